@@ -1,0 +1,1 @@
+//! Holds the UI tests; see `tests/ui.rs`.

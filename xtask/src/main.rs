@@ -1,0 +1,2 @@
+//! Ringtrace.
+fn main() {}
