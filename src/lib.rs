@@ -1,1 +1,22 @@
-//! Ringtrace.
+//! Ringtrace: a production tracer for Rust programs.
+#![cfg_attr(not(feature = "runtime"), no_std)]
+
+pub use trace_macros::*;
+pub use trace_registry::{
+    Event, EventClass, Field, FieldClass, Glob, Level, Name, ProbeDescriptor, ProbeOutput, Tracepoint, TracepointDescriptor,
+};
+#[cfg(feature = "runtime")]
+pub use trace_runtime::*;
+
+/// What expansions name. Not part of the API.
+#[doc(hidden)]
+pub mod __private {
+    pub use trace_registry::event::*;
+    pub use trace_registry::field::*;
+    pub use trace_registry::linkme;
+    pub use trace_registry::probe::*;
+    pub use trace_registry::registry::{RINGTRACE_PROBES_0_1_0 as PROBES, RINGTRACE_TRACEPOINTS_0_1_0 as TRACEPOINTS};
+    pub use trace_registry::sync::AtomicU64;
+    pub use trace_registry::tracepoint::*;
+    pub use trace_registry::{Level, Name};
+}

@@ -16,30 +16,15 @@ pub(crate) enum Kind {
     #[error("{}: no trace here: {what}", path.display())]
     NoTrace { path: PathBuf, what: &'static str },
     #[error("{file}line {line}: {what}", file = Prefix(path))]
-    Metadata {
-        path: Option<PathBuf>,
-        line: u32,
-        what: Cow<'static, str>,
-    },
+    Metadata { path: Option<PathBuf>, line: u32, what: Cow<'static, str> },
     #[error("{file}line {line}: {what} is not supported", file = Prefix(path))]
-    Unsupported {
-        path: Option<PathBuf>,
-        line: u32,
-        what: Cow<'static, str>,
-    },
+    Unsupported { path: Option<PathBuf>, line: u32, what: Cow<'static, str> },
     #[error("invalid event class: {0}")]
     Schema(Cow<'static, str>),
     #[error("{place}: {what}")]
-    Corrupt {
-        place: Place,
-        what: Cow<'static, str>,
-    },
+    Corrupt { place: Place, what: Cow<'static, str> },
     #[error("{place}: truncated: {needed} bytes needed, {available} available")]
-    Truncated {
-        place: Place,
-        needed: u64,
-        available: u64,
-    },
+    Truncated { place: Place, needed: u64, available: u64 },
 }
 
 /// Where in a trace's data an error lies.
@@ -53,13 +38,7 @@ pub(crate) struct Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.stream {
-            Some(path) => write!(
-                f,
-                "{}: packet {}, byte {}",
-                path.display(),
-                self.packet,
-                self.offset
-            ),
+            Some(path) => write!(f, "{}: packet {}, byte {}", path.display(), self.packet, self.offset),
             None => write!(f, "packet {}, byte {}", self.packet, self.offset),
         }
     }
@@ -78,11 +57,7 @@ impl fmt::Display for Prefix<'_> {
 
 impl Error {
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
-        Kind::Io {
-            path: path.to_owned(),
-            source,
-        }
-        .into()
+        Kind::Io { path: path.to_owned(), source }.into()
     }
 
     pub(crate) fn schema(what: impl Into<Cow<'static, str>>) -> Self {
@@ -90,29 +65,15 @@ impl Error {
     }
 
     pub(crate) fn metadata(line: u32, what: impl Into<Cow<'static, str>>) -> Self {
-        Kind::Metadata {
-            path: None,
-            line,
-            what: what.into(),
-        }
-        .into()
+        Kind::Metadata { path: None, line, what: what.into() }.into()
     }
 
     pub(crate) fn unsupported(line: u32, what: impl Into<Cow<'static, str>>) -> Self {
-        Kind::Unsupported {
-            path: None,
-            line,
-            what: what.into(),
-        }
-        .into()
+        Kind::Unsupported { path: None, line, what: what.into() }.into()
     }
 
     pub(crate) fn corrupt(place: Place, what: impl Into<Cow<'static, str>>) -> Self {
-        Kind::Corrupt {
-            place,
-            what: what.into(),
-        }
-        .into()
+        Kind::Corrupt { place, what: what.into() }.into()
     }
 
     /// Names the file of an error that was found in text.

@@ -17,10 +17,7 @@ pub const ENTRY_LEN: usize = 72;
 /// The file header, the same in every index.
 pub fn header() -> [u8; HEADER_LEN] {
     let mut out = [0; HEADER_LEN];
-    for (place, word) in [MAGIC, MAJOR, MINOR, ENTRY_LEN as u32]
-        .into_iter()
-        .enumerate()
-    {
+    for (place, word) in [MAGIC, MAJOR, MINOR, ENTRY_LEN as u32].into_iter().enumerate() {
         out[place * 4..][..4].copy_from_slice(&word.to_be_bytes());
     }
     out
@@ -66,15 +63,8 @@ impl Entry {
 /// incomplete.
 pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>> {
     let truncated = |offset: usize, needed: usize, available: usize| {
-        let place = Place {
-            offset: offset as u64,
-            ..Place::default()
-        };
-        Error::from(Kind::Truncated {
-            place,
-            needed: needed as u64,
-            available: available as u64,
-        })
+        let place = Place { offset: offset as u64, ..Place::default() };
+        Error::from(Kind::Truncated { place, needed: needed as u64, available: available as u64 })
     };
     let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
         return Err(truncated(0, HEADER_LEN, bytes.len()));
@@ -83,10 +73,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>> {
     // A later minor version appends to the entries; their length says where the next one starts.
     let stride = word(3) as usize;
     if word(0) != MAGIC || word(1) != MAJOR || stride < ENTRY_LEN {
-        return Err(Error::corrupt(
-            Place::default(),
-            "not a packet index of version 1",
-        ));
+        return Err(Error::corrupt(Place::default(), "not a packet index of version 1"));
     }
     let chunks = rest.chunks_exact(stride);
     if !chunks.remainder().is_empty() {
@@ -120,16 +107,8 @@ mod tests {
 
     #[test]
     fn entries_round_trip_and_a_cut_file_is_told() {
-        let packet = PacketHeader {
-            sequence: 3,
-            content_bits: 672,
-            packet_bits: 1024,
-            ..PacketHeader::default()
-        };
-        let entry = Entry {
-            offset: 4096,
-            packet,
-        };
+        let packet = PacketHeader { sequence: 3, content_bits: 672, packet_bits: 1024, ..PacketHeader::default() };
+        let entry = Entry { offset: 4096, packet };
         let mut file = header().to_vec();
         file.extend(entry.encode());
         file.extend(Entry::default().encode());

@@ -10,8 +10,7 @@
 use std::fmt::Write as _;
 
 use crate::schema::{
-    Base, Clock, EnvValue, EventClass, EventHeader, Field, FieldClass, Label, Schema, Source,
-    StreamClass, Trace, VariantOption,
+    Base, Clock, EnvValue, EventClass, EventHeader, Field, FieldClass, Label, Schema, Source, StreamClass, Trace, VariantOption,
 };
 
 mod names;
@@ -36,10 +35,7 @@ pub fn head(trace: &Trace) -> String {
     let mut out = String::from(SIGNATURE);
     for bits in [5, 8, 16, 32, 64] {
         let align = if bits == 5 { 1 } else { 8 };
-        let _ = writeln!(
-            out,
-            "typealias integer {{ size = {bits}; align = {align}; signed = false; }} := uint{bits}_t;"
-        );
+        let _ = writeln!(out, "typealias integer {{ size = {bits}; align = {align}; signed = false; }} := uint{bits}_t;");
     }
     let _ = write!(
         out,
@@ -70,13 +66,8 @@ pub fn head(trace: &Trace) -> String {
 pub fn event(class: &EventClass) -> String {
     let mut out = String::from("\n");
     out.push_str(SIGNATURE);
-    let _ = write!(
-        out,
-        "event {{\n\tname = {};\n\tid = {};\n\tstream_id = {};\n",
-        Quoted(&class.name),
-        class.id,
-        class.stream_id
-    );
+    let _ =
+        write!(out, "event {{\n\tname = {};\n\tid = {};\n\tstream_id = {};\n", Quoted(&class.name), class.id, class.stream_id);
     if let Some(level) = class.level {
         let _ = writeln!(out, "\tloglevel = {};", level as u8);
     }
@@ -180,13 +171,7 @@ fn structure(out: &mut String, fields: &[Field], depth: usize) {
 }
 
 /// Writes a field and, before it, the length or tag it needs.
-fn member(
-    out: &mut String,
-    class: &FieldClass,
-    name: &MemberName,
-    unit: Option<&str>,
-    depth: usize,
-) {
+fn member(out: &mut String, class: &FieldClass, name: &MemberName, unit: Option<&str>, depth: usize) {
     let MemberName { own, extra } = name;
     match class {
         FieldClass::String { length_bits } | FieldClass::Sequence { length_bits, .. } => {
@@ -216,10 +201,7 @@ fn member(
     indent(out, depth);
     match class {
         FieldClass::String { .. } => {
-            let _ = write!(
-                out,
-                "integer {{ size = 8; align = 8; signed = false; encoding = UTF8; }} {own}[ {extra} ]"
-            );
+            let _ = write!(out, "integer {{ size = 8; align = 8; signed = false; encoding = UTF8; }} {own}[ {extra} ]");
         }
         FieldClass::Sequence { element, .. } => {
             single(out, element, depth);
@@ -266,18 +248,10 @@ fn member(
 /// Writes a class as one type; one that takes several declarations becomes a structure around them.
 fn single(out: &mut String, class: &FieldClass, depth: usize) {
     match class {
-        FieldClass::Integer {
-            bits,
-            signed,
-            base,
-            big_endian,
-        } => integer(out, *bits, *signed, *base, *big_endian),
+        FieldClass::Integer { bits, signed, base, big_endian } => integer(out, *bits, *signed, *base, *big_endian),
         FieldClass::Float { bits } => {
             let (exponent, mantissa) = if *bits == 32 { (8, 24) } else { (11, 53) };
-            let _ = write!(
-                out,
-                "floating_point {{ exp_dig = {exponent}; mant_dig = {mantissa}; align = 8; }}"
-            );
+            let _ = write!(out, "floating_point {{ exp_dig = {exponent}; mant_dig = {mantissa}; align = 8; }}");
         }
         FieldClass::Bool => {
             out.push_str("enum : ");
@@ -289,11 +263,7 @@ fn single(out: &mut String, class: &FieldClass, depth: usize) {
             integer(out, 8, false, Base::Dec, false);
             out.push_str(" { \"redacted\" = 0 }");
         }
-        FieldClass::Enumeration {
-            bits,
-            signed,
-            labels,
-        } => {
+        FieldClass::Enumeration { bits, signed, labels } => {
             out.push_str("enum : ");
             integer(out, *bits, *signed, Base::Dec, false);
             out.push_str(" { ");
@@ -323,10 +293,7 @@ fn single(out: &mut String, class: &FieldClass, depth: usize) {
 fn integer(out: &mut String, bits: u8, signed: bool, base: Base, big_endian: bool) {
     let base = base as u8;
     let order = if big_endian { " byte_order = be;" } else { "" };
-    let _ = write!(
-        out,
-        "integer {{ size = {bits}; align = 8; signed = {signed}; base = {base};{order} }}"
-    );
+    let _ = write!(out, "integer {{ size = {bits}; align = 8; signed = {signed}; base = {base};{order} }}");
 }
 
 fn indent(out: &mut String, depth: usize) {
@@ -382,11 +349,7 @@ pub(crate) struct Uuid<'a>(pub(crate) &'a [u8; 16]);
 impl core::fmt::Display for Uuid<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         for (place, byte) in self.0.iter().enumerate() {
-            let dash = if matches!(place, 4 | 6 | 8 | 10) {
-                "-"
-            } else {
-                ""
-            };
+            let dash = if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" };
             write!(f, "{dash}{byte:02x}")?;
         }
         Ok(())
@@ -404,20 +367,10 @@ mod tests {
             id: 7,
             name: "app:\"x\"".into(),
             level: Some(crate::schema::Level::Info),
-            source: Some(Source {
-                file: "src/a b.rs".into(),
-                line: 3,
-                function: "app::f".into(),
-            }),
+            source: Some(Source { file: "src/a b.rs".into(), line: 3, function: "app::f".into() }),
             fields: vec![
-                Field {
-                    unit: Some("B*/".into()),
-                    ..Field::new("size", FieldClass::unsigned(32))
-                },
-                Field::new(
-                    "path",
-                    FieldClass::Optional(Box::new(FieldClass::String { length_bits: 16 })),
-                ),
+                Field { unit: Some("B*/".into()), ..Field::new("size", FieldClass::unsigned(32)) },
+                Field::new("path", FieldClass::Optional(Box::new(FieldClass::String { length_bits: 16 }))),
             ],
         };
         let expected = r#"

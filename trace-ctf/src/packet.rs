@@ -63,11 +63,7 @@ impl PacketHeader {
 
     /// Encodes the empty packet that opens a stream, with this header's IDs, stamps and counters and its own sizes.
     pub fn encode_opening(&self, uuid: &[u8; 16]) -> [u8; OPENING_LEN] {
-        let header = Self {
-            content_bits: HEADER_LEN as u64 * 8,
-            packet_bits: OPENING_LEN as u64 * 8,
-            ..*self
-        };
+        let header = Self { content_bits: HEADER_LEN as u64 * 8, packet_bits: OPENING_LEN as u64 * 8, ..*self };
         let mut out = [0; OPENING_LEN];
         out[..HEADER_LEN].copy_from_slice(&header.encode(uuid));
         out
@@ -82,12 +78,7 @@ impl PacketHeader {
     pub fn decode(bytes: &[u8]) -> Result<(Self, [u8; 16])> {
         let Some(bytes) = bytes.first_chunk::<HEADER_LEN>() else {
             let available = bytes.len() as u64;
-            return Err(Kind::Truncated {
-                place: Place::default(),
-                needed: HEADER_LEN as u64,
-                available,
-            }
-            .into());
+            return Err(Kind::Truncated { place: Place::default(), needed: HEADER_LEN as u64, available }.into());
         };
         let u32_at = |at: usize| u32::from_le_bytes(core::array::from_fn(|i| bytes[at + i]));
         let u64_at = |at: usize| u64::from_le_bytes(core::array::from_fn(|i| bytes[at + i]));
@@ -106,18 +97,9 @@ impl PacketHeader {
             cpu_id: u32_at(80),
         };
         let least = HEADER_LEN as u64 * 8;
-        if header.content_bits < least
-            || header.packet_bits < header.content_bits
-            || header.packet_bits % 8 != 0
-        {
-            let place = Place {
-                offset: 48,
-                ..Place::default()
-            };
-            return Err(Error::corrupt(
-                place,
-                "content and packet sizes contradict each other",
-            ));
+        if header.content_bits < least || header.packet_bits < header.content_bits || header.packet_bits % 8 != 0 {
+            let place = Place { offset: 48, ..Place::default() };
+            return Err(Error::corrupt(place, "content and packet sizes contradict each other"));
         }
         Ok((header, core::array::from_fn(|i| bytes[4 + i])))
     }
@@ -150,19 +132,11 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_documented_one() {
-        let header = PacketHeader {
-            stream_class_id: 2,
-            cpu_id: 5,
-            sequence: 6,
-            ..PacketHeader::default()
-        };
+        let header = PacketHeader { stream_class_id: 2, cpu_id: 5, sequence: 6, ..PacketHeader::default() };
         let bytes = header.encode_opening(&[9; 16]);
         assert_eq!(bytes[..4], [0xC1, 0x1F, 0xFC, 0xC1]);
         assert_eq!(bytes[4..20], [9; 16]);
-        assert_eq!(
-            (bytes[20], bytes[48..50].to_vec(), bytes[56..58].to_vec()),
-            (2, vec![0xA0, 2], vec![0, 4])
-        );
+        assert_eq!((bytes[20], bytes[48..50].to_vec(), bytes[56..58].to_vec()), (2, vec![0xA0, 2], vec![0, 4]));
         assert_eq!((bytes[64], bytes[80], bytes.len()), (6, 5, 128));
     }
 }

@@ -260,22 +260,12 @@ impl Schema {
     /// As for [`Schema::add`], about the context fields of a stream class.
     pub fn new(trace: Trace) -> Result<Self> {
         for (place, stream) in trace.streams.iter().enumerate() {
-            if trace.streams[..place]
-                .iter()
-                .any(|other| other.id == stream.id)
-            {
-                return Err(Error::schema(format!(
-                    "stream class {} is declared twice",
-                    stream.id
-                )));
+            if trace.streams[..place].iter().any(|other| other.id == stream.id) {
+                return Err(Error::schema(format!("stream class {} is declared twice", stream.id)));
             }
             validate_fields(&stream.context, 0)?;
         }
-        Ok(Self {
-            trace,
-            events: Vec::new(),
-            places: HashMap::new(),
-        })
+        Ok(Self { trace, events: Vec::new(), places: HashMap::new() })
     }
 
     /// Adds an event class.
@@ -285,24 +275,13 @@ impl Schema {
     /// [`Error::is_schema`] when its ID is taken, its stream class is not known, or a field class cannot be expressed
     /// (a width that does not exist, more options than the tag can count, nesting beyond [`DEPTH_MAX`]).
     pub fn add(&mut self, class: EventClass) -> Result<()> {
-        if self
-            .trace
-            .streams
-            .iter()
-            .all(|stream| stream.id != class.stream_id)
-        {
-            return Err(Error::schema(format!(
-                "{}: no stream class {}",
-                class.name, class.stream_id
-            )));
+        if self.trace.streams.iter().all(|stream| stream.id != class.stream_id) {
+            return Err(Error::schema(format!("{}: no stream class {}", class.name, class.stream_id)));
         }
         let key = (class.stream_id, class.id);
         if let Some(&place) = self.places.get(&key) {
             let other = &self.events[place].name;
-            return Err(Error::schema(format!(
-                "{}: event ID {} belongs to {other}",
-                class.name, class.id
-            )));
+            return Err(Error::schema(format!("{}: event ID {} belongs to {other}", class.name, class.id)));
         }
         validate_fields(&class.fields, 0)?;
         self.places.insert(key, self.events.len());
@@ -317,9 +296,7 @@ impl Schema {
 
     /// Finds an event class by stream class and event ID.
     pub fn event(&self, stream_id: u32, id: u32) -> Option<&EventClass> {
-        self.places
-            .get(&(stream_id, id))
-            .map(|&place| &self.events[place])
+        self.places.get(&(stream_id, id)).map(|&place| &self.events[place])
     }
 }
 
@@ -344,12 +321,10 @@ impl TryFrom<Parts> for Schema {
 impl Trace {
     /// Finds an environment entry that is a text.
     pub fn environment_str(&self, name: &str) -> Option<&str> {
-        self.environment
-            .iter()
-            .find_map(|(key, value)| match value {
-                EnvValue::String(text) if key == name => Some(text.as_str()),
-                _ => None,
-            })
+        self.environment.iter().find_map(|(key, value)| match value {
+            EnvValue::String(text) if key == name => Some(text.as_str()),
+            _ => None,
+        })
     }
 }
 
@@ -428,83 +403,49 @@ impl Level {
 impl Field {
     /// Makes a field without a unit.
     pub fn new(name: impl Into<String>, class: FieldClass) -> Self {
-        Self {
-            name: name.into(),
-            class,
-            unit: None,
-        }
+        Self { name: name.into(), class, unit: None }
     }
 }
 
 impl FieldClass {
     /// An unsigned decimal integer.
     pub const fn unsigned(bits: u8) -> Self {
-        Self::Integer {
-            bits,
-            signed: false,
-            base: Base::Dec,
-            big_endian: false,
-        }
+        Self::Integer { bits, signed: false, base: Base::Dec, big_endian: false }
     }
 
     /// A signed decimal integer.
     pub const fn signed(bits: u8) -> Self {
-        Self::Integer {
-            bits,
-            signed: true,
-            base: Base::Dec,
-            big_endian: false,
-        }
+        Self::Integer { bits, signed: true, base: Base::Dec, big_endian: false }
     }
 
     /// An unsigned integer shown in hexadecimal.
     pub const fn hex(bits: u8) -> Self {
-        Self::Integer {
-            bits,
-            signed: false,
-            base: Base::Hex,
-            big_endian: false,
-        }
+        Self::Integer { bits, signed: false, base: Base::Hex, big_endian: false }
     }
 
     fn validate(&self, depth: usize) -> Result<()> {
         if depth > DEPTH_MAX {
-            return Err(Error::schema(format!(
-                "field classes are nested more than {DEPTH_MAX} deep"
-            )));
+            return Err(Error::schema(format!("field classes are nested more than {DEPTH_MAX} deep")));
         }
         match self {
             Self::Integer { bits, .. } => validate_bits("integer", *bits, &[8, 16, 32, 64]),
             Self::Float { bits } => validate_bits("float", *bits, &[32, 64]),
             Self::Bool | Self::Redacted => Ok(()),
             Self::String { length_bits } => validate_bits("length", *length_bits, &[8, 16, 32, 64]),
-            Self::Enumeration {
-                bits,
-                signed,
-                labels,
-            } => {
+            Self::Enumeration { bits, signed, labels } => {
                 validate_bits("enumeration", *bits, &[8, 16, 32, 64])?;
                 let (min, max) = limits(*bits, *signed);
                 if labels.is_empty() {
                     return Err(Error::schema("enumeration without labels"));
                 }
-                match labels
-                    .iter()
-                    .find(|label| label.low > label.high || label.low < min || label.high > max)
-                {
-                    Some(label) => Err(Error::schema(format!(
-                        "label {:?} is out of range",
-                        label.label
-                    ))),
+                match labels.iter().find(|label| label.low > label.high || label.low < min || label.high > max) {
+                    Some(label) => Err(Error::schema(format!("label {:?} is out of range", label.label))),
                     None => Ok(()),
                 }
             }
             Self::Structure(fields) => validate_fields(fields, depth),
             Self::Array { element, .. } => element.validate(depth + 1),
-            Self::Sequence {
-                element,
-                length_bits,
-            } => {
+            Self::Sequence { element, length_bits } => {
                 validate_bits("length", *length_bits, &[8, 16, 32, 64])?;
                 element.validate(depth + 1)
             }
@@ -512,23 +453,16 @@ impl FieldClass {
             Self::Variant { tag_bits, options } => {
                 validate_bits("tag", *tag_bits, &[8, 16, 32])?;
                 if options.is_empty() || options.len() as u128 > 1 << tag_bits {
-                    return Err(Error::schema(format!(
-                        "{} options for a tag of {tag_bits} bits",
-                        options.len()
-                    )));
+                    return Err(Error::schema(format!("{} options for a tag of {tag_bits} bits", options.len())));
                 }
-                options
-                    .iter()
-                    .try_for_each(|option| option.class.validate(depth + 1))
+                options.iter().try_for_each(|option| option.class.validate(depth + 1))
             }
         }
     }
 }
 
 fn validate_fields(fields: &[Field], depth: usize) -> Result<()> {
-    fields
-        .iter()
-        .try_for_each(|field| field.class.validate(depth + 1))
+    fields.iter().try_for_each(|field| field.class.validate(depth + 1))
 }
 
 fn validate_bits(what: &'static str, bits: u8, known: &[u8]) -> Result<()> {
@@ -540,11 +474,7 @@ fn validate_bits(what: &'static str, bits: u8, known: &[u8]) -> Result<()> {
 
 /// Lowest and highest value of an integer.
 pub(crate) fn limits(bits: u8, signed: bool) -> (i128, i128) {
-    if signed {
-        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-    } else {
-        (0, (1 << bits) - 1)
-    }
+    if signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
 }
 
 #[cfg(test)]
@@ -554,10 +484,7 @@ mod tests {
     fn trace() -> Trace {
         Trace {
             uuid: [7; 16],
-            environment: vec![
-                ("hostname".into(), EnvValue::String("h".into())),
-                ("vpid".into(), EnvValue::Int(-3)),
-            ],
+            environment: vec![("hostname".into(), EnvValue::String("h".into())), ("vpid".into(), EnvValue::Int(-3))],
             clock: Clock {
                 name: "monotonic".into(),
                 uuid: [1; 16],
@@ -568,41 +495,20 @@ mod tests {
                 offset_cycles: 5,
                 absolute: false,
             },
-            streams: vec![StreamClass {
-                id: 0,
-                header: EventHeader::Compact,
-                context: Vec::new(),
-            }],
+            streams: vec![StreamClass { id: 0, header: EventHeader::Compact, context: Vec::new() }],
         }
     }
 
     fn event(id: u32, fields: Vec<Field>) -> EventClass {
-        EventClass {
-            stream_id: 0,
-            id,
-            name: "e".into(),
-            level: Some(Level::Info),
-            source: None,
-            fields,
-        }
+        EventClass { stream_id: 0, id, name: "e".into(), level: Some(Level::Info), source: None, fields }
     }
 
     #[test]
     fn json_round_trip_keeps_everything_and_the_lookup() {
         let mut schema = Schema::new(trace()).unwrap();
-        let labels = vec![Label {
-            label: "max".into(),
-            low: u64::MAX.into(),
-            high: u64::MAX.into(),
-        }];
-        let class = FieldClass::Enumeration {
-            bits: 64,
-            signed: false,
-            labels,
-        };
-        schema
-            .add(event(9, vec![Field::new("state", class)]))
-            .unwrap();
+        let labels = vec![Label { label: "max".into(), low: u64::MAX.into(), high: u64::MAX.into() }];
+        let class = FieldClass::Enumeration { bits: 64, signed: false, labels };
+        schema.add(event(9, vec![Field::new("state", class)])).unwrap();
         let json = serde_json::to_string(&schema).unwrap();
         let back: Schema = serde_json::from_str(&json).unwrap();
         assert_eq!(back, schema);
@@ -615,30 +521,10 @@ mod tests {
         let mut schema = Schema::new(trace()).unwrap();
         schema.add(event(1, Vec::new())).unwrap();
         assert!(schema.add(event(1, Vec::new())).unwrap_err().is_schema());
-        assert!(
-            schema
-                .add(EventClass {
-                    stream_id: 4,
-                    ..event(2, Vec::new())
-                })
-                .unwrap_err()
-                .is_schema()
-        );
-        assert!(
-            schema
-                .add(event(2, vec![Field::new("x", FieldClass::unsigned(12))]))
-                .unwrap_err()
-                .is_schema()
-        );
-        let deep = (0..40).fold(FieldClass::Bool, |class, _| {
-            FieldClass::Optional(Box::new(class))
-        });
-        assert!(
-            schema
-                .add(event(2, vec![Field::new("x", deep)]))
-                .unwrap_err()
-                .is_schema()
-        );
+        assert!(schema.add(EventClass { stream_id: 4, ..event(2, Vec::new()) }).unwrap_err().is_schema());
+        assert!(schema.add(event(2, vec![Field::new("x", FieldClass::unsigned(12))])).unwrap_err().is_schema());
+        let deep = (0..40).fold(FieldClass::Bool, |class, _| FieldClass::Optional(Box::new(class)));
+        assert!(schema.add(event(2, vec![Field::new("x", deep)])).unwrap_err().is_schema());
     }
 
     #[test]

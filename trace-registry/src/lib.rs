@@ -1,1 +1,43 @@
-//! Ringtrace.
+//! What a Ringtrace declaration compiles to, and the registry that collects declarations from linker sections.
+//!
+//! | Room | Holds |
+//! | --- | --- |
+//! | [`tracepoint`] | the gate, the descriptor of a tracepoint, the emitter |
+//! | [`probe`] | the descriptor of a probe, the probe list that a gate points to, what a probe may return |
+//! | [`field`], [`event`] | field classes, event classes, and how a value becomes bytes |
+//! | [`read_side`] | the read side of the probe lists (RCU) |
+//! | [`registry`] | collection, look-up by name, suffix and glob, duplicate names |
+//! | [`event_id`], [`format`] | event IDs of a stream class, format descriptions as text |
+//! | [`sys`] | per-thread block, restartable sequences |
+//!
+//! The crate is `no_std` with `alloc`, and knows nothing of ring buffers, sessions or files: a probe list carries
+//! [targets](probe::Target) whose functions the run time supplies.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
+pub mod event;
+pub mod event_id;
+pub mod field;
+pub mod format;
+mod level;
+mod name;
+pub mod probe;
+pub mod read_side;
+pub mod registry;
+pub mod sync;
+pub mod sys;
+pub mod tracepoint;
+
+pub use event::{Event, EventClass};
+pub use field::{Field, FieldClass};
+pub use level::{Level, UnknownLevel};
+pub use name::{Glob, Name};
+pub use probe::{ProbeDescriptor, ProbeOutput};
+pub use tracepoint::{Argument, Gate, Tracepoint, TracepointDescriptor};
+
+#[doc(hidden)]
+pub use linkme;

@@ -57,9 +57,7 @@ impl MemberName {
     /// Names inside a structure that only exists because a class takes several declarations.
     pub(super) fn inner(class: &FieldClass) -> Self {
         let own = String::from("_value");
-        let extra = suffix(class)
-            .map(|suffix| format!("_{own}{suffix}"))
-            .unwrap_or_default();
+        let extra = suffix(class).map(|suffix| format!("_{own}{suffix}")).unwrap_or_default();
         Self { own, extra }
     }
 }
@@ -95,12 +93,8 @@ pub(super) fn members(fields: &[Field]) -> Vec<MemberName> {
     named
         .map(|(field, own)| {
             let own = own.unwrap_or_default();
-            let extra =
-                suffix(&field.class).map(|suffix| unique(format!("_{own}{suffix}"), &mut used));
-            MemberName {
-                own,
-                extra: extra.unwrap_or_default(),
-            }
+            let extra = suffix(&field.class).map(|suffix| unique(format!("_{own}{suffix}"), &mut used));
+            MemberName { own, extra: extra.unwrap_or_default() }
         })
         .collect()
 }
@@ -111,43 +105,25 @@ pub(super) fn options(options: &[VariantOption]) -> impl Iterator<Item = String>
     options.iter().map(move |option| {
         let name = &option.name;
         // Readers strip an underscore from an option and not from the label, so only what needs one gets one.
-        let name = if is_identifier(name) && !name.starts_with('_') {
-            name.clone()
-        } else {
-            format!("_{}", replaced(name))
-        };
+        let name = if is_identifier(name) && !name.starts_with('_') { name.clone() } else { format!("_{}", replaced(name)) };
         unique(name, &mut used)
     })
 }
 
 /// Makes an identifier of any text.
 pub(crate) fn identifier(text: &str) -> String {
-    if is_identifier(text) {
-        text.to_owned()
-    } else {
-        unique(format!("_{}", replaced(text)), &mut HashSet::new())
-    }
+    if is_identifier(text) { text.to_owned() } else { unique(format!("_{}", replaced(text)), &mut HashSet::new()) }
 }
 
 fn is_identifier(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && !TAKEN.contains(&name)
 }
 
 fn replaced(name: &str) -> String {
-    name.chars()
-        .map(|char| {
-            if char.is_ascii_alphanumeric() {
-                char
-            } else {
-                '_'
-            }
-        })
-        .collect()
+    name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
 }
 
 fn unique(name: String, used: &mut HashSet<String>) -> String {
@@ -167,35 +143,18 @@ mod tests {
     use super::*;
 
     fn names(fields: &[(&str, FieldClass)]) -> Vec<String> {
-        let fields: Vec<Field> = fields
-            .iter()
-            .map(|(name, class)| Field::new(*name, class.clone()))
-            .collect();
+        let fields: Vec<Field> = fields.iter().map(|(name, class)| Field::new(*name, class.clone())).collect();
         let names = members(&fields).into_iter();
-        names
-            .flat_map(|name| [name.extra, name.own])
-            .filter(|name| !name.is_empty())
-            .collect()
+        names.flat_map(|name| [name.extra, name.own]).filter(|name| !name.is_empty()).collect()
     }
 
     #[test]
     fn fields_never_collide() {
         let (byte, text) = (FieldClass::Bool, FieldClass::String { length_bits: 8 });
+        assert_eq!(names(&[("a.b", byte.clone()), ("a_b", byte.clone())]), ["_a_b_2", "_a_b"]);
+        assert_eq!(names(&[("x", text), ("_x_length", byte.clone())]), ["__x_length_2", "_x", "__x_length"]);
         assert_eq!(
-            names(&[("a.b", byte.clone()), ("a_b", byte.clone())]),
-            ["_a_b_2", "_a_b"]
-        );
-        assert_eq!(
-            names(&[("x", text), ("_x_length", byte.clone())]),
-            ["__x_length_2", "_x", "__x_length"]
-        );
-        assert_eq!(
-            names(&[
-                ("Bool", byte.clone()),
-                ("", byte.clone()),
-                ("é", byte.clone()),
-                ("1", byte)
-            ]),
+            names(&[("Bool", byte.clone()), ("", byte.clone()), ("é", byte.clone()), ("1", byte)]),
             ["_Bool_2", "_", "__", "_1"]
         );
     }
@@ -203,15 +162,8 @@ mod tests {
     #[test]
     fn options_are_not_keywords() {
         let class = FieldClass::Structure(Vec::new());
-        let all: Vec<_> = ["Created", "int", "a b", "_int"]
-            .map(|name| VariantOption {
-                name: name.into(),
-                class: class.clone(),
-            })
-            .into();
-        assert_eq!(
-            options(&all).collect::<Vec<_>>(),
-            ["Created", "_int", "_a_b", "__int"]
-        );
+        let all: Vec<_> =
+            ["Created", "int", "a b", "_int"].map(|name| VariantOption { name: name.into(), class: class.clone() }).into();
+        assert_eq!(options(&all).collect::<Vec<_>>(), ["Created", "_int", "_a_b", "__int"]);
     }
 }

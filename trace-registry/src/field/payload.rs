@@ -1,0 +1,333 @@
+#![cfg_attr(test, expect(unsafe_code, reason = "tests read pieces by address"))]
+//! The payload of one record while it is being made.
+//!
+//! # Invariants
+//!
+//! - PL-1: `used <= staged.len()`, and the bytes `HEADROOM..used` are initialised. The headroom in front of them is
+//!   where an append puts context fields, so that context and first staged bytes are one piece.
+//! - PL-2: `count < pieces.len()`, so that closing the last staged run always finds room.
+//! - PL-3: A piece names bytes that live as long as `'p`, which outlives the append; or it names staged bytes.
+//! - PL-4: The first piece is a staged run that begins at `HEADROOM` (it may be empty).
+
+use super::Sizes;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+
+/// Bytes in front of the staged payload that belong to the append: context fields go there.
+pub const HEADROOM: usize = 32;
+/// Most bytes that one record stages.
+pub const MAX_STAGED: usize = 384;
+/// Most pieces that one record has.
+pub const MAX_PIECES: usize = 24;
+
+/// Bytes somewhere in memory that belong to a record.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Piece {
+    /// Where they begin.
+    pub start: *const u8,
+    /// How many.
+    pub len: usize,
+}
+
+impl Piece {
+    const EMPTY: Piece = Piece { start: core::ptr::null(), len: 0 };
+}
+
+/// Stack memory of a [`Payload`]: room for `STAGED` bytes (headroom included) and `PIECES` pieces.
+pub struct Storage<const STAGED: usize, const PIECES: usize> {
+    staged: [MaybeUninit<u8>; STAGED],
+    pieces: [Piece; PIECES],
+}
+
+impl<const STAGED: usize, const PIECES: usize> Storage<STAGED, PIECES> {
+    /// Returns storage without content.
+    #[inline(always)]
+    pub const fn new() -> Self {
+        const { assert!(STAGED >= HEADROOM && PIECES >= 1) };
+        Storage { staged: [MaybeUninit::uninit(); STAGED], pieces: [Piece::EMPTY; PIECES] }
+    }
+
+    /// Begins a payload of at most `limit` bytes of which the fields take at least `sizes.least`.
+    #[inline(always)]
+    pub fn begin<'p>(&'p mut self, limit: usize, sizes: Sizes, redact: bool) -> Payload<'p> {
+        Payload {
+            staged: &mut self.staged,
+            pieces: &mut self.pieces,
+            used: HEADROOM,
+            run: HEADROOM,
+            count: 0,
+            total: 0,
+            left: limit.wrapping_sub(sizes.least),
+            redact,
+            overflow: sizes.least > limit,
+            cut: false,
+            borrowed: PhantomData,
+        }
+    }
+}
+
+impl<const STAGED: usize, const PIECES: usize> Default for Storage<STAGED, PIECES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The payload of one record while its fields are written.
+///
+/// # Signal safety
+///
+/// Everything is async-signal-safe and wait-free; nothing panics. A value that finds no room sets a flag, and the record is
+/// counted as too large instead of being written.
+pub struct Payload<'p> {
+    staged: &'p mut [MaybeUninit<u8>],
+    pieces: &'p mut [Piece],
+    used: usize,
+    run: usize,
+    count: usize,
+    total: usize,
+    /// Bytes that may be added beyond the least that all fields take.
+    left: usize,
+    redact: bool,
+    overflow: bool,
+    cut: bool,
+    borrowed: PhantomData<&'p [u8]>,
+}
+
+impl<'p> Payload<'p> {
+    /// Stages `bytes`. Their number is part of the least size of the field.
+    #[inline(always)]
+    pub fn stage<const N: usize>(&mut self, bytes: [u8; N]) {
+        let Some(room) = self.staged.get_mut(self.used..).and_then(|r| r.first_chunk_mut::<N>()) else {
+            self.overflow = true;
+            return;
+        };
+        *room = bytes.map(MaybeUninit::new);
+        self.used += N;
+        self.total += N;
+    }
+
+    /// Stages `bytes` that are not part of the least size of the field. Returns false, and stages nothing, without room.
+    #[inline(always)]
+    pub fn stage_more<const N: usize>(&mut self, bytes: [u8; N]) -> bool {
+        if !self.take(N) || self.used + N > self.staged.len() {
+            return false;
+        }
+        self.stage(bytes);
+        true
+    }
+
+    /// Takes `n` bytes from what may still be added. Returns false, and takes nothing, where less is left.
+    #[inline(always)]
+    pub fn take(&mut self, n: usize) -> bool {
+        if n > self.left {
+            return false;
+        }
+        self.left -= n;
+        true
+    }
+
+    /// Adds `bytes`, straight from where they are. Returns false, and adds nothing, without room.
+    #[inline(always)]
+    pub fn piece(&mut self, bytes: &'p [u8]) -> bool {
+        // A staged run before, these bytes, and a staged run behind.
+        if self.count + 2 >= self.pieces.len() || !self.take(bytes.len()) {
+            return false;
+        }
+        self.close_run();
+        if let Some(slot) = self.pieces.get_mut(self.count) {
+            *slot = Piece { start: bytes.as_ptr(), len: bytes.len() };
+            self.count += 1;
+            self.total += bytes.len();
+        }
+        true
+    }
+
+    /// Bytes that may still be added beyond the least that the fields take.
+    #[inline(always)]
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Whether an element of `sizes` finds room in the staging buffer and among the pieces, and its least bytes in the limit.
+    #[inline(always)]
+    pub fn has_room_for(&self, sizes: Sizes) -> bool {
+        sizes.least <= self.left
+            && sizes.staged <= self.staged.len() - self.used
+            && (sizes.pieces == 0 || self.count + sizes.pieces + 2 < self.pieces.len())
+    }
+
+    /// Bytes that may still be staged beyond the least that the fields take.
+    #[inline]
+    pub(super) fn stageable(&self) -> usize {
+        self.left.min(self.staged.len() - self.used)
+    }
+
+    /// Whether sensitive fields are to be left out.
+    #[inline(always)]
+    pub fn redacts(&self) -> bool {
+        self.redact
+    }
+
+    /// Notes that a value was cut to what fits.
+    #[inline(always)]
+    pub fn set_cut(&mut self) {
+        self.cut = true;
+    }
+
+    /// Notes that a value found no room: the record will be counted as too large.
+    #[inline(always)]
+    pub fn set_overflow(&mut self) {
+        self.overflow = true;
+    }
+
+    /// Gives back what a field of least size `sizes` reserved and does not write.
+    #[inline(always)]
+    pub fn skip(&mut self, sizes: Sizes) {
+        self.left += sizes.least;
+    }
+
+    /// Where the next staged byte will be, for [`patch`](Self::patch).
+    #[inline(always)]
+    pub fn mark(&self) -> usize {
+        self.used
+    }
+
+    /// Overwrites bytes that were staged at `mark`.
+    #[inline(always)]
+    pub fn patch<const N: usize>(&mut self, mark: usize, bytes: [u8; N]) {
+        if let Some(place) = self.staged.get_mut(mark..self.used).and_then(|r| r.first_chunk_mut::<N>()) {
+            *place = bytes.map(MaybeUninit::new);
+        }
+    }
+
+    /// Stages as much of `bytes` as finds room. Returns how many bytes that were.
+    #[inline]
+    pub(super) fn stage_some(&mut self, bytes: &[u8]) -> usize {
+        let room = self.staged.get_mut(self.used..).unwrap_or_default();
+        let n = bytes.len().min(room.len()).min(self.left);
+        for (place, byte) in room.iter_mut().zip(&bytes[..n]) {
+            place.write(*byte);
+        }
+        self.left -= n;
+        self.used += n;
+        self.total += n;
+        n
+    }
+
+    #[inline(always)]
+    fn close_run(&mut self) {
+        // PL-4: the first run is kept even when it is empty.
+        if self.used > self.run || self.count == 0 {
+            if let Some(slot) = self.pieces.get_mut(self.count) {
+                let start = self.staged.as_ptr().cast::<u8>().wrapping_add(self.run);
+                *slot = Piece { start, len: self.used - self.run };
+                self.count += 1;
+            }
+        }
+        self.run = self.used;
+    }
+
+    /// Ends the payload. `None`: it does not fit.
+    #[inline(always)]
+    pub fn finish(mut self) -> Option<Finished<'p>> {
+        if self.overflow {
+            return None;
+        }
+        self.close_run();
+        let pieces = self.pieces.get_mut(..self.count)?;
+        let first = pieces.first()?.len;
+        Some(Finished { pieces, staged: self.staged, first, total: self.total, cut: self.cut })
+    }
+}
+
+/// A payload that is ready to be appended to ring buffers.
+pub struct Finished<'p> {
+    pieces: &'p mut [Piece],
+    staged: &'p mut [MaybeUninit<u8>],
+    /// Bytes of the first staged run.
+    first: usize,
+    total: usize,
+    cut: bool,
+}
+
+impl Finished<'_> {
+    /// Bytes of the payload, without context.
+    #[inline(always)]
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Whether a value was cut.
+    #[inline(always)]
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// The pieces, in order.
+    #[inline(always)]
+    pub fn pieces(&self) -> &[Piece] {
+        self.pieces
+    }
+
+    /// Puts `words` in front of the payload, in place of any context put there before.
+    #[inline(always)]
+    pub fn set_context<const N: usize>(&mut self, words: [u32; N]) {
+        const { assert!(N * 4 <= HEADROOM) };
+        for (i, word) in words.into_iter().enumerate() {
+            let at = HEADROOM - N * 4 + i * 4;
+            if let Some(place) = self.staged.get_mut(at..).and_then(|r| r.first_chunk_mut::<4>()) {
+                *place = word.to_ne_bytes().map(MaybeUninit::new);
+            }
+        }
+        let start = self.staged.as_ptr().cast::<u8>().wrapping_add(HEADROOM - N * 4);
+        if let Some(first) = self.pieces.first_mut() {
+            *first = Piece { start, len: N * 4 + self.first };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn bytes(finished: &Finished<'_>) -> Vec<u8> {
+        // SAFETY: PL-3: the pieces name staged bytes and bytes that the test still holds.
+        finished.pieces().iter().flat_map(|p| unsafe { core::slice::from_raw_parts(p.start, p.len) }.to_vec()).collect()
+    }
+
+    #[test]
+    fn staged_runs_and_pieces_keep_their_order_and_context_goes_in_front() {
+        let mut storage = Storage::<128, 8>::new();
+        let text = [7u8; 40];
+        let mut payload = storage.begin(1000, Sizes::fixed(3), false);
+        payload.stage([1, 2]);
+        assert!(payload.piece(&text));
+        payload.stage([3]);
+        let mut done = payload.finish().expect("it fits");
+        let mut expected = [&[1, 2][..], &text, &[3]].concat();
+        assert_eq!(bytes(&done), expected);
+        assert_eq!(done.total(), 43);
+        done.set_context([0x0403_0201, 5]);
+        done.set_context([0x0403_0201u32.to_le()]);
+        expected.splice(0..0, [1, 2, 3, 4]);
+        assert_eq!(bytes(&done), expected);
+        assert_eq!(done.total(), 43);
+    }
+
+    #[test]
+    fn a_payload_beyond_its_limit_or_its_storage_is_refused() {
+        let mut storage = Storage::<40, 3>::new();
+        let mut payload = storage.begin(20, Sizes::fixed(0), false);
+        assert!(!payload.piece(&[0; 21]));
+        assert!(payload.piece(&[0; 20]));
+        assert!(!payload.piece(&[0; 1]), "the limit is used up");
+        assert!(!payload.stage_more([0]));
+        assert!(payload.finish().is_some());
+        let mut payload = storage.begin(100, Sizes::fixed(9), false);
+        payload.stage([0; 9]);
+        assert!(payload.finish().is_none(), "nine bytes behind a headroom of 32 do not fit into 40");
+        assert!(storage.begin(8, Sizes::fixed(9), false).finish().is_none());
+    }
+}

@@ -1,0 +1,161 @@
+//! Names of tracepoints and probes, and the patterns that rules match them with.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+/// Name of a tracepoint or probe: `crate:module::function`, or one that its declaration gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name(Parts);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    Derived { module_path: &'static str, item: &'static str },
+    Given(&'static str),
+}
+
+impl Name {
+    /// The name of `item` in a module, unique by construction. `module_path` is what `module_path!()` says there.
+    pub const fn derived(module_path: &'static str, item: &'static str) -> Name {
+        Name(Parts::Derived { module_path, item })
+    }
+
+    /// A name that the declaration gives.
+    pub const fn given(name: &'static str) -> Name {
+        Name(Parts::Given(name))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Parts::Given(name) => f.pad(name),
+            Parts::Derived { module_path, item } => match module_path.split_once("::") {
+                Some((krate, path)) => write!(f, "{krate}:{path}::{item}"),
+                None => write!(f, "{module_path}:{item}"),
+            },
+        }
+    }
+}
+
+/// A pattern for names: `*` stands for any characters, `?` for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(String);
+
+impl Glob {
+    /// Makes a pattern from its text.
+    pub fn new(pattern: &str) -> Glob {
+        Glob(pattern.to_string())
+    }
+
+    /// Returns the pattern's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the pattern is an exact name.
+    pub fn is_exact(&self) -> bool {
+        !self.0.contains(['*', '?'])
+    }
+
+    /// Whether the pattern stands for `name`.
+    ///
+    /// ```
+    /// use trace_registry::Glob;
+    /// assert!(Glob::new("storage:*evict?d").matches("storage:cache::page_evicted"));
+    /// assert!(!Glob::new("storage:*").matches("storage2:open"));
+    /// ```
+    pub fn matches(&self, name: &str) -> bool {
+        // Goes back to the last star only, so it takes at most pattern × name steps.
+        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
+        let (mut p, mut n, mut star) = (0, 0, None);
+        while n < name.len() {
+            match pattern.get(p) {
+                Some(b'*') => {
+                    star = Some((p, n));
+                    p += 1;
+                }
+                Some(&c) if c == b'?' || c == name[n] => (p, n) = (p + 1, n + 1),
+                _ => match star {
+                    Some((at, from)) => {
+                        star = Some((at, from + 1));
+                        (p, n) = (at + 1, from + 1);
+                    }
+                    None => return false,
+                },
+            }
+        }
+        pattern[p..].iter().all(|c| *c == b'*')
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Whether `suffix` is the last part of `name`, begun at a `:`.
+pub(crate) fn has_suffix(name: &str, suffix: &str) -> bool {
+    name == suffix || name.strip_suffix(suffix).is_some_and(|head| head.ends_with(':'))
+}
+
+/// Edit distance of two names, in characters inserted, removed or replaced; capped at `most + 1`.
+pub(crate) fn distance(a: &str, b: &str, most: usize) -> usize {
+    use alloc::vec::Vec;
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()].min(most + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn derived_names() {
+        assert_eq!(Name::derived("app", "request").to_string(), "app:request");
+        assert_eq!(Name::derived("storage::cache::lru", "evict").to_string(), "storage:cache::lru::evict");
+        assert_eq!(Name::given("my event").to_string(), "my event");
+    }
+
+    #[test]
+    fn suffixes_begin_at_a_colon() {
+        assert!(has_suffix("storage:cache::evict", "evict"));
+        assert!(has_suffix("storage:cache::evict", "cache::evict"));
+        assert!(!has_suffix("storage:cache::evict", "vict"));
+    }
+
+    #[test]
+    fn distances() {
+        assert_eq!(distance("evict", "evict", 3), 0);
+        assert_eq!(distance("evcit", "evict", 3), 2);
+        assert_eq!(distance("", "abcdefgh", 3), 4);
+    }
+
+    /// The obvious matcher, exponential but evidently right.
+    fn model(pattern: &[u8], name: &[u8]) -> bool {
+        match (pattern.first(), name.first()) {
+            (None, None) => true,
+            (Some(b'*'), _) => model(&pattern[1..], name) || (!name.is_empty() && model(pattern, &name[1..])),
+            (Some(c), Some(n)) if *c == b'?' || c == n => model(&pattern[1..], &name[1..]),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn globs_match_as_the_model_does(pattern in "[ab*?]{0,8}", name in "[ab]{0,8}") {
+            prop_assert_eq!(Glob::new(&pattern).matches(&name), model(pattern.as_bytes(), name.as_bytes()));
+        }
+    }
+}

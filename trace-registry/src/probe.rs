@@ -1,0 +1,305 @@
+//! Probes: their descriptors, the list that a gate points to, and what a probe may return.
+#![expect(unsafe_code, reason = "lists are reached by address, and probe functions are stored without their type")]
+
+use crate::event::{Event, EventClass};
+use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Sizes, Storage};
+use crate::level::Level;
+use crate::name::Name;
+use crate::read_side::Section;
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::tracepoint::{Gate, Location, TracepointDescriptor};
+use alloc::boxed::Box;
+
+/// A probe function without its type; TP-2 says which type it has.
+pub type ErasedProbe = *const ();
+
+/// What is known about a probe without running it.
+pub struct ProbeDescriptor {
+    /// Returns the tracepoint it is written for.
+    pub tracepoint: fn() -> &'static TracepointDescriptor,
+    /// Its own name, where it does not go by the tracepoint's.
+    pub name: Option<Name>,
+    /// Severity of its events.
+    pub level: Level,
+    /// Class of its events; `None`: it records nothing (an action).
+    pub class: Option<&'static EventClass>,
+    /// Least bytes of an event's payload.
+    pub least: usize,
+    /// Where it is written.
+    pub location: Location,
+    /// The probe's function, typed by its tracepoint.
+    pub function: fn() -> ErasedProbe,
+    /// How often it panicked.
+    pub panics: AtomicU64,
+}
+
+static_assertions::assert_impl_all!(ProbeDescriptor: Send, Sync);
+
+impl ProbeDescriptor {
+    /// Returns the name that rules match and traces carry.
+    pub fn name(&self) -> Name {
+        self.name.unwrap_or_else(|| (self.tracepoint)().name)
+    }
+}
+
+/// Why a firing was not recorded in a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Nested deeper than [`MAX_NESTING`](crate::tracepoint::MAX_NESTING).
+    Nested,
+    /// The record is larger than the target takes.
+    TooLarge,
+    /// The probe panicked.
+    Panicked,
+}
+
+/// Where the events of a probe go: one channel of one session.
+pub struct Target {
+    append: unsafe fn(&Target, &mut Finished<'_>),
+    lose: unsafe fn(&Target, Loss),
+    channel: *const (),
+    /// Event ID of the class in the channel's stream class.
+    pub event_id: u32,
+    /// Most bytes of payload that the channel takes.
+    pub limit: u32,
+    /// Whether sensitive fields are left out.
+    pub redact: bool,
+    /// Generation of the channel for which this target was made.
+    pub generation: u64,
+}
+
+// SAFETY: `Target::new` demands functions that may be called from any thread with the channel.
+unsafe impl Send for Target {}
+// SAFETY: as above; a target is not changed once its list is published.
+unsafe impl Sync for Target {}
+
+impl Target {
+    /// Makes a target.
+    ///
+    /// # Safety
+    ///
+    /// `append` and `lose` may be called with this target from any thread and signal handler, at any time until a grace period
+    /// after the list that holds the target was replaced; `channel` stays valid for them that long.
+    pub const unsafe fn new(
+        append: unsafe fn(&Target, &mut Finished<'_>),
+        lose: unsafe fn(&Target, Loss),
+        channel: *const (),
+        event_id: u32,
+        limit: u32,
+        redact: bool,
+        generation: u64,
+    ) -> Target {
+        Target { append, lose, channel, event_id, limit, redact, generation }
+    }
+
+    /// Returns what the target was made with.
+    #[inline(always)]
+    pub fn channel(&self) -> *const () {
+        self.channel
+    }
+
+    /// Records `event` here.
+    ///
+    /// # Signal safety
+    ///
+    /// That of the event's [`write`](Event::write); the rest is async-signal-safe.
+    #[inline(always)]
+    pub fn record<E: Event>(&self, event: &E) {
+        record(event, core::slice::from_ref(self), self.limit);
+    }
+}
+
+/// One probe of a list, and where its events go.
+pub struct Entry {
+    /// Null once the probe panicked.
+    function: AtomicPtr<()>,
+    probe: &'static ProbeDescriptor,
+    targets: Box<[Target]>,
+    limit: u32,
+}
+
+impl Entry {
+    /// Makes an entry. With no target the probe runs, and what it returns goes nowhere.
+    pub fn new(probe: &'static ProbeDescriptor, targets: Box<[Target]>) -> Entry {
+        let limit = targets.iter().map(|t| t.limit).min().unwrap_or(0);
+        Entry { function: AtomicPtr::new((probe.function)().cast_mut()), probe, targets, limit }
+    }
+
+    /// Returns the probe.
+    pub fn probe(&self) -> &'static ProbeDescriptor {
+        self.probe
+    }
+
+    /// Returns the targets.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// Returns the function, or null once the probe panicked.
+    #[inline(always)]
+    pub fn function(&self) -> ErasedProbe {
+        // Relaxed: the list's publication ordered the function; null needs no order.
+        self.function.load(Ordering::Relaxed)
+    }
+
+    /// Runs a probe and records what it returns. A panic is contained: counted as a loss in each target, and the probe is
+    /// taken out of service here; the run time detaches it everywhere and reports it.
+    #[inline(always)]
+    pub fn run<O: ProbeOutput>(&self, probe: impl FnOnce() -> O) {
+        #[cfg(feature = "std")]
+        {
+            // Unwind safety: the arguments are `Copy`, and nothing of ours is half changed when a probe panics.
+            let run = core::panic::AssertUnwindSafe(|| probe().record(self));
+            if let Err(panic) = std::panic::catch_unwind(run) {
+                self.panicked();
+                // The payload's destructor is foreign code that may panic again.
+                core::mem::forget(panic);
+            }
+        }
+        #[cfg(not(feature = "std"))]
+        probe().record(self);
+    }
+
+    #[cfg(feature = "std")]
+    #[cold]
+    fn panicked(&self) {
+        self.function.store(core::ptr::null_mut(), Ordering::Relaxed);
+        // Relaxed: a count, read by the agent's thread some time later.
+        self.probe.panics.fetch_add(1, Ordering::Relaxed);
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        self.lose(Loss::Panicked);
+    }
+
+    /// Counts one firing as lost in each target.
+    pub fn lose(&self, loss: Loss) {
+        for target in &self.targets {
+            // SAFETY: the duty of `Target::new`: the entry is in a list that the caller is reading.
+            unsafe { (target.lose)(target, loss) };
+        }
+    }
+}
+
+/// Panics of probes in this process: the run time looks for those to detach when the number has changed.
+pub static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// The probes attached to one tracepoint. Never changed once a gate points to it.
+pub struct ProbeList {
+    entries: Box<[Entry]>,
+}
+
+static_assertions::assert_impl_all!(ProbeList: Send, Sync);
+
+impl ProbeList {
+    /// Makes a list.
+    pub fn new(entries: Box<[Entry]>) -> ProbeList {
+        ProbeList { entries }
+    }
+
+    /// Returns the list that `gate` points to, for as long as `section` lasts.
+    #[inline(always)]
+    pub fn of<'s>(gate: &Gate, _section: &'s Section) -> Option<&'s ProbeList> {
+        // SAFETY: TP-1: the list outlives every section that was entered before its grace period began.
+        unsafe { gate.list().as_ref() }
+    }
+
+    /// Returns the entries.
+    #[inline(always)]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+/// What a probe returns: an event, `Option` of one (`None` skips), or `()` (an action).
+#[diagnostic::on_unimplemented(
+    message = "a probe cannot return `{Self}`",
+    label = "expected an event, `Option` of one, or `()`",
+    note = "add `#[derive(ringtrace::Event)]` to the type that the probe returns"
+)]
+pub trait ProbeOutput {
+    /// Class of the events; `None`: nothing is recorded.
+    const CLASS: Option<&'static EventClass>;
+    /// Least bytes of an event's payload.
+    const LEAST: usize;
+
+    /// Records the event in every target of `entry`.
+    fn record(self, entry: &Entry);
+}
+
+impl<E: Event> ProbeOutput for E {
+    const CLASS: Option<&'static EventClass> = Some(E::DESCRIPTION);
+    const LEAST: usize = E::SIZES.least;
+    #[inline(always)]
+    fn record(self, entry: &Entry) {
+        record(&self, &entry.targets, entry.limit);
+    }
+}
+
+impl<E: Event> ProbeOutput for Option<E> {
+    const CLASS: Option<&'static EventClass> = Some(E::DESCRIPTION);
+    const LEAST: usize = E::SIZES.least;
+    #[inline(always)]
+    fn record(self, entry: &Entry) {
+        if let Some(event) = self {
+            event.record(entry);
+        }
+    }
+}
+
+impl ProbeOutput for () {
+    const CLASS: Option<&'static EventClass> = None;
+    const LEAST: usize = 0;
+    #[inline(always)]
+    fn record(self, _entry: &Entry) {}
+}
+
+const SMALL_STAGED: usize = 64;
+const SMALL_PIECES: usize = 6;
+
+/// Encodes `event` once, and appends it to every target; twice, if some targets redact it and others do not.
+#[inline(always)]
+fn record<E: Event>(event: &E, targets: &[Target], limit: u32) {
+    const fn is_small(sizes: Sizes) -> bool {
+        sizes.staged <= SMALL_STAGED && sizes.pieces < SMALL_PIECES
+    }
+    if const { is_small(E::SIZES) } {
+        record_in::<E, { HEADROOM + SMALL_STAGED }, SMALL_PIECES>(event, targets, limit);
+    } else {
+        record_in::<E, { HEADROOM + MAX_STAGED }, MAX_PIECES>(event, targets, limit);
+    }
+}
+
+#[inline(always)]
+fn record_in<E: Event, const STAGED: usize, const PIECES: usize>(event: &E, targets: &[Target], limit: u32) {
+    if const { E::DESCRIPTION.is_sensitive() } {
+        for redact in [false, true] {
+            let wanted = |t: &&Target| t.redact == redact;
+            if targets.iter().any(|t| wanted(&t)) {
+                append_to::<E, STAGED, PIECES>(event, targets.iter().filter(wanted), limit, redact);
+            }
+        }
+    } else {
+        append_to::<E, STAGED, PIECES>(event, targets.iter(), limit, false);
+    }
+}
+
+#[inline(always)]
+fn append_to<'t, E: Event, const STAGED: usize, const PIECES: usize>(
+    event: &E,
+    targets: impl Iterator<Item = &'t Target>,
+    limit: u32,
+    redact: bool,
+) {
+    let mut storage = Storage::<STAGED, PIECES>::new();
+    let mut payload = storage.begin(limit as usize, E::SIZES, redact);
+    event.write(&mut payload);
+    let mut finished = payload.finish();
+    for target in targets {
+        // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target itself.
+        unsafe {
+            match &mut finished {
+                Some(finished) => (target.append)(target, finished),
+                None => (target.lose)(target, Loss::TooLarge),
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The read side of the probe lists: RCU with per-CPU counters in two phases.
+//!
+//! A reader adds 1 to an *enter* word of the current phase, reads, and adds 1 to a *leave* word of the same phase, on
+//! whatever CPU it then runs. A phase has no readers when the leaves, summed over all CPUs, equal the enters. The writer
+//! (`trace-runtime`, `rcu.rs`) sums the leaves first, then makes every running thread fence (membarrier(2)), then sums the
+//! enters; so that no reader is counted as gone whose entry was not counted. It does so for the idle phase, flips, and does so
+//! for the other: a reader that loaded the phase before the flip and counts itself after it is thus waited for as well.
+//!
+//! ```text
+//! counters[cpu]   phase 0: enter by rseq | enter locked | leave by rseq | leave locked
+//!  (64 bytes)     phase 1: the same
+//! ```
+//!
+//! # Invariants
+//!
+//! - RS-1: A word is changed either by rseq additions on its own CPU or by locked additions, never by both: a plain addition
+//!   that meets a locked one on another CPU loses it, and its grace period never ends.
+//! - RS-2: A leave uses the phase and the table of its enter.
+//! - RS-3: [`enter`] orders its addition before the reads of the section: by the writer's membarrier where the addition was by
+//!   rseq, by the locked addition and a fence otherwise.
+//! - RS-4: The table is wiped in a forked child (MADV_WIPEONFORK), so that readers of the parent do not count there.
+//!
+//! # References
+//!
+//! libside, `src/rcu.c`; P. McKenney, *Is Parallel Programming Hard*, appendix on user-space RCU; membarrier(2), rseq(2).
+#![expect(unsafe_code, reason = "the counter table is shared by address")]
+
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use crate::sys;
+use core::marker::PhantomData;
+use core::ptr;
+
+/// The words of one phase on one CPU.
+#[repr(C)]
+pub struct PhaseCounters {
+    /// Readers that entered, counted by restartable sequences.
+    pub enter: AtomicU64,
+    /// Readers that entered, counted by locked additions.
+    pub enter_locked: AtomicU64,
+    /// Readers that left, counted by restartable sequences.
+    pub leave: AtomicU64,
+    /// Readers that left, counted by locked additions.
+    pub leave_locked: AtomicU64,
+}
+
+/// The counters of one CPU: a cache line.
+#[repr(C, align(64))]
+pub struct CpuCounters {
+    /// By phase.
+    pub phases: [PhaseCounters; 2],
+}
+
+static_assertions::const_assert_eq!(core::mem::size_of::<CpuCounters>(), 64);
+
+static COUNTERS: AtomicPtr<CpuCounters> = AtomicPtr::new(ptr::null_mut());
+/// Entries of the table; at least 1 once there is one.
+static ENTRIES: AtomicU32 = AtomicU32::new(0);
+/// CPUs below this number count by rseq; 0 where membarrier(2) is missing.
+static SEQUENCED: AtomicU32 = AtomicU32::new(0);
+static PHASE: AtomicU32 = AtomicU32::new(0);
+
+/// Gives the read side its table. Until then no reader enters.
+///
+/// # Safety
+///
+/// `counters` points to `entries` zeroed entries (at least 1) that stay mapped for the rest of the process. `sequenced` (at most
+/// `entries`) is 0 unless the process is registered for membarrier's private expedited command, and every writer uses it.
+pub unsafe fn install(counters: *mut CpuCounters, entries: u32, sequenced: u32) {
+    ENTRIES.store(entries, Ordering::Relaxed);
+    SEQUENCED.store(sequenced, Ordering::Relaxed);
+    // Release: orders the two stores above. Pairs with the Acquire load in `enter`.
+    COUNTERS.store(counters, Ordering::Release);
+}
+
+/// Returns the table for the writer; empty before [`install`].
+pub fn counters() -> &'static [CpuCounters] {
+    let table = COUNTERS.load(Ordering::Acquire);
+    if table.is_null() {
+        return &[];
+    }
+    // SAFETY: `install`: that many entries, mapped for ever; all fields are atomics.
+    unsafe { core::slice::from_raw_parts(table, ENTRIES.load(Ordering::Relaxed) as usize) }
+}
+
+/// Returns whether readers may count by rseq, so that the writer needs membarrier(2).
+pub fn is_sequenced() -> bool {
+    SEQUENCED.load(Ordering::Relaxed) > 0
+}
+
+/// Turns to the other phase; for the writer, one at a time. Returns the phase that readers used until now.
+pub fn flip_phase() -> usize {
+    (PHASE.fetch_xor(1, Ordering::SeqCst) & 1) as usize
+}
+
+/// Returns the phase that readers use now; for the writer.
+pub fn phase() -> usize {
+    (PHASE.load(Ordering::Relaxed) & 1) as usize
+}
+
+/// A read-side critical section. Dropping it leaves.
+pub struct Section {
+    table: *const CpuCounters,
+    phase: usize,
+    /// It nests on the stack of one thread.
+    here: PhantomData<*const ()>,
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Enter,
+    Leave,
+}
+
+/// Enters a read-side critical section. `None` before the run time has [installed](install) the counters.
+///
+/// # Signal safety
+///
+/// Async-signal-safe; no registration, no allocation. Wait-free: a sequence that was aborted is tried twice more, then counted
+/// by a locked addition.
+#[inline(always)]
+pub fn enter() -> Option<Section> {
+    let table = COUNTERS.load(Ordering::Acquire);
+    if table.is_null() {
+        return None;
+    }
+    // Relaxed: a stale phase is what the writer's second pass is for.
+    let section = Section { table, phase: (PHASE.load(Ordering::Relaxed) & 1) as usize, here: PhantomData };
+    section.count(Side::Enter);
+    // RS-3: the compiler keeps the reads of the section behind the addition; the writer's membarrier makes the CPU do so.
+    compiler_fence(Ordering::SeqCst);
+    Some(section)
+}
+
+impl Section {
+    #[inline(always)]
+    fn count(&self, side: Side) {
+        let cpu = sys::cpu_id();
+        if cpu < SEQUENCED.load(Ordering::Relaxed) {
+            // SAFETY: `cpu` is below the number of entries.
+            let words = unsafe { &(*self.table.add(cpu as usize)).phases[self.phase] };
+            let word = match side {
+                Side::Enter => &words.enter,
+                Side::Leave => &words.leave,
+            };
+            if sys::add_on_cpu(cpu, word, 1) {
+                return;
+            }
+        }
+        self.count_slow(side);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_slow(&self, side: Side) {
+        for _ in 0..2 {
+            let cpu = sys::cpu_id();
+            if cpu >= SEQUENCED.load(Ordering::Relaxed) {
+                break;
+            }
+            // SAFETY: `cpu` is below the number of entries.
+            let words = unsafe { &(*self.table.add(cpu as usize)).phases[self.phase] };
+            let word = match side {
+                Side::Enter => &words.enter,
+                Side::Leave => &words.leave,
+            };
+            if sys::add_on_cpu(cpu, word, 1) {
+                return;
+            }
+        }
+        let cpu = sys::cpu_id();
+        let index = if cpu < ENTRIES.load(Ordering::Relaxed) { cpu as usize } else { 0 };
+        // SAFETY: `index` is below the number of entries.
+        let words = unsafe { &(*self.table.add(index)).phases[self.phase] };
+        match side {
+            // SeqCst and the fence: RS-3 without a membarrier. Pairs with the writer's fence between its sums.
+            Side::Enter => {
+                words.enter_locked.fetch_add(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst);
+            }
+            // Release: orders the reads of the section before the leave. Pairs with the Acquire loads of the writer's sum.
+            Side::Leave => {
+                words.leave_locked.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Drop for Section {
+    #[inline(always)]
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        // x86-64 keeps a store behind earlier loads and stores, so the addition by rseq is a release.
+        self.count(Side::Leave);
+    }
+}

@@ -1,0 +1,115 @@
+//! What the program declares: its tracepoints and probes, collected by the linker.
+
+use crate::name::{Glob, distance, has_suffix};
+use crate::probe::ProbeDescriptor;
+use crate::tracepoint::TracepointDescriptor;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+// The names carry the version: two versions of this crate in one program have sections of their own. `cargo xtask tidy` holds
+// them to the workspace's version.
+
+/// Every tracepoint of the program, or of the shared object that this code is linked into.
+#[linkme::distributed_slice]
+pub static RINGTRACE_TRACEPOINTS_0_1_0: [TracepointDescriptor];
+
+/// Every probe.
+#[linkme::distributed_slice]
+pub static RINGTRACE_PROBES_0_1_0: [ProbeDescriptor];
+
+/// Returns every tracepoint, in the linker's order.
+pub fn tracepoints() -> &'static [TracepointDescriptor] {
+    &RINGTRACE_TRACEPOINTS_0_1_0
+}
+
+/// Returns every probe, in the linker's order.
+pub fn probes() -> &'static [ProbeDescriptor] {
+    &RINGTRACE_PROBES_0_1_0
+}
+
+/// Two probes that go by one name.
+pub struct Duplicate {
+    /// The name.
+    pub name: String,
+    /// The probe that keeps it in rules and traces.
+    pub first: &'static ProbeDescriptor,
+    /// The other one.
+    pub second: &'static ProbeDescriptor,
+}
+
+/// Returns each pair of probes of one name: rules cannot tell them apart.
+pub fn duplicates() -> Vec<Duplicate> {
+    let mut named: Vec<_> = probes().iter().map(|p| (p.name().to_string(), p)).collect();
+    named.sort_by(|(a, p), (b, q)| (a, p.location.file, p.location.line).cmp(&(b, q.location.file, q.location.line)));
+    named
+        .windows(2)
+        .filter(|pair| pair[0].0 == pair[1].0)
+        .map(|pair| Duplicate { name: pair[0].0.clone(), first: pair[0].1, second: pair[1].1 })
+        .collect()
+}
+
+/// What a pattern stands for among some names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Match<T> {
+    /// These, at least one.
+    Some(Vec<T>),
+    /// A glob that matches nothing.
+    NoneByGlob,
+    /// An exact name that nothing has; the nearest names.
+    NoneByName {
+        /// At most three, the nearest first.
+        near: Vec<String>,
+    },
+    /// A suffix of more than one name.
+    Ambiguous {
+        /// The names, sorted.
+        candidates: Vec<String>,
+    },
+}
+
+/// Looks `pattern` up among `items`: as a glob, as an exact name, or as the last part of exactly one name.
+///
+/// ```
+/// use trace_registry::{Glob, registry::{Match, find}};
+/// let names = ["storage:cache::evict", "storage:open", "net:open"];
+/// let look = |p| find(&Glob::new(p), names.iter().copied(), |n| n.to_string());
+/// assert_eq!(look("storage:*"), Match::Some(vec!["storage:cache::evict", "storage:open"]));
+/// assert_eq!(look("evict"), Match::Some(vec!["storage:cache::evict"]));
+/// assert!(matches!(look("open"), Match::Ambiguous { .. }));
+/// assert_eq!(look("storage:opne"), Match::NoneByName { near: vec!["storage:open".to_string()] });
+/// ```
+pub fn find<T>(pattern: &Glob, items: impl Iterator<Item = T> + Clone, name: impl Fn(&T) -> String) -> Match<T> {
+    let named = |test: &dyn Fn(&str) -> bool| items.clone().filter(|i| test(&name(i))).collect::<Vec<T>>();
+    if !pattern.is_exact() {
+        let found = named(&|n| pattern.matches(n));
+        return if found.is_empty() { Match::NoneByGlob } else { Match::Some(found) };
+    }
+    let exact = named(&|n| n == pattern.as_str());
+    if !exact.is_empty() {
+        return Match::Some(exact);
+    }
+    let by_suffix = named(&|n| has_suffix(n, pattern.as_str()));
+    let mut candidates: Vec<String> = by_suffix.iter().map(&name).collect();
+    candidates.sort();
+    candidates.dedup();
+    match candidates.len() {
+        0 => Match::NoneByName { near: near(pattern.as_str(), items.map(|i| name(&i))) },
+        1 => Match::Some(by_suffix),
+        _ => Match::Ambiguous { candidates },
+    }
+}
+
+/// The names most like `wanted`: by the whole name, or by the last part where only that was given.
+fn near(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+    let most = 2 + wanted.len() / 4;
+    let mut found: Vec<(usize, String)> = names
+        .map(|n| {
+            let last = if wanted.contains(':') { n.as_str() } else { n.rsplit(':').next().unwrap_or(&n) };
+            (distance(wanted, last, most), n)
+        })
+        .filter(|(d, _)| *d <= most)
+        .collect();
+    found.sort();
+    found.dedup();
+    found.into_iter().map(|(_, n)| n).take(3).collect()
+}

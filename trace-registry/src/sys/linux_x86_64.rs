@@ -1,0 +1,247 @@
+//! Per-thread block in initial-exec TLS, and restartable sequences (rseq(2)) in stable inline assembly.
+//!
+//! # Invariants
+//!
+//! - SYS-1: The block is `.tdata` of this module, so every thread has one from its first instruction to its last.
+//! - SYS-2: [`rseq_offset`] is set once by [`init`], before any probe list is published; it is the distance from the thread
+//!   pointer of an area that each thread has: the C library's where it registers one, else the one in the block.
+//! - SYS-3: `rseq_cs` is zero outside a sequence. Every exit clears it: commit, refusal and abort. (A thread whose `rseq_cs`
+//!   named a descriptor in a library that was unloaded since is killed at its next preemption.)
+//! - SYS-4: The bytes before an abort handler are [`SIGNATURE`]; the kernel kills the process otherwise.
+//!
+//! # References
+//!
+//! `Documentation/userspace-api/rseq.rst`; librseq's `rseq-x86-bits.h`; LIMITS: labels are numeric and not of 0 and 1 only,
+//! results come back in registers, nothing in a sequence pushes or calls.
+#![expect(unsafe_code, reason = "thread-local storage and restartable sequences need assembly")]
+
+use super::ThreadBlock;
+use crate::sync::{AtomicIsize, AtomicU64, Ordering::Relaxed};
+use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+
+/// The word that precedes an abort handler; the same that the C library registers with.
+pub const SIGNATURE: u32 = 0x5305_3053;
+
+// One symbol per version of this crate: two versions in one program have a block each.
+macro_rules! block_symbol {
+    () => {
+        concat!("ringtrace_thread_block_", env!("CARGO_PKG_VERSION"))
+    };
+}
+
+global_asm!(
+    // Weak: musl and glibc before 2.35 have none. Its address is null then.
+    ".weak __rseq_offset",
+    ".pushsection .tdata,\"awT\",@progbits",
+    ".balign 64",
+    concat!(".globl \"", block_symbol!(), "\""),
+    concat!(".hidden \"", block_symbol!(), "\""),
+    concat!(".type \"", block_symbol!(), "\", @object"),
+    concat!(".size \"", block_symbol!(), "\", 64"),
+    concat!("\"", block_symbol!(), "\":"),
+    ".zero 32",
+    ".long 0, -1", // cpu_id_start, cpu_id: RSEQ_CPU_ID_UNINITIALIZED
+    ".zero 24",
+    ".popsection",
+);
+
+static RSEQ_OFFSET: AtomicIsize = AtomicIsize::new(0);
+
+/// Returns the distance in bytes from the thread pointer to the rseq area that every thread uses; 0 before [`init`].
+#[inline(always)]
+pub fn rseq_offset() -> isize {
+    // Relaxed: written once before the first list is published; the emitter's Acquire load of that list orders it.
+    RSEQ_OFFSET.load(Relaxed)
+}
+
+/// Distance from the thread pointer to the per-thread block: one constant for all threads, also in a shared object.
+#[inline(always)]
+pub fn block_offset() -> isize {
+    let offset: isize;
+    // SAFETY: SYS-1; reads a GOT entry that the loader filled.
+    unsafe {
+        asm!(concat!("mov {}, qword ptr [rip + \"", block_symbol!(), "\"@GOTTPOFF]"), out(reg) offset,
+             options(pure, nomem, nostack, preserves_flags));
+    }
+    offset
+}
+
+#[inline(always)]
+fn thread_pointer() -> *const u8 {
+    let pointer;
+    // SAFETY: on x86-64 ELF the word at fs:0 is the thread pointer itself.
+    unsafe { asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
+    pointer
+}
+
+/// Returns this thread's block.
+#[inline(always)]
+pub fn thread() -> Option<&'static ThreadBlock> {
+    // SAFETY: SYS-1. The reference is used by this thread only, and not kept.
+    Some(unsafe { &*thread_pointer().offset(block_offset()).cast::<ThreadBlock>() })
+}
+
+/// Finds the rseq area. Returns whether the calling thread is registered.
+///
+/// Called once, before any probe list is published.
+pub fn init() -> bool {
+    let c_library: *const isize;
+    // SAFETY: reads a GOT entry; null where the symbol is missing.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + __rseq_offset@GOTPCREL]", out(reg) c_library,
+             options(pure, nomem, nostack, preserves_flags));
+    }
+    let own = block_offset() + offset_of!(ThreadBlock, rseq) as isize;
+    // SAFETY: not null, so it is the C library's constant `const ptrdiff_t __rseq_offset`.
+    let theirs = (!c_library.is_null()).then(|| unsafe { c_library.read() });
+    let offset = match theirs {
+        // SAFETY: the C library keeps an area at this offset for every thread, registered or not.
+        Some(offset) if (unsafe { cpu_id_at(offset) }) as i32 >= 0 => offset,
+        _ => own,
+    };
+    RSEQ_OFFSET.store(offset, Relaxed);
+    cpu_id() as i32 >= 0 || (offset == own && register_thread())
+}
+
+/// Registers this thread's own area with the kernel, once. Returns whether the thread is registered.
+///
+/// A cold path's only system call; it leaves `errno` as it was. Where the C library keeps the area, registration is its
+/// business, and this returns what it did.
+#[cold]
+pub fn register_thread() -> bool {
+    let Some(block) = thread() else { return false };
+    let own = block_offset() + offset_of!(ThreadBlock, rseq) as isize;
+    if rseq_offset() != own || block.rseq.registration.load(Relaxed) != 0 {
+        return cpu_id() as i32 >= 0;
+    }
+    let result: isize;
+    // SAFETY: rseq(area, 32, 0, SIGNATURE): the area is 32 bytes, aligned to 32, and lives as long as the thread (SYS-1).
+    unsafe {
+        asm!("syscall", inlateout("rax") libc::SYS_rseq as isize => result, in("rdi") &raw const block.rseq, in("rsi") 32,
+             in("rdx") 0, in("r10") SIGNATURE, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    block.rseq.registration.store(if result == 0 { 1 } else { 2 }, Relaxed);
+    result == 0
+}
+
+/// # Safety
+///
+/// An rseq area, or memory that holds two words, lies at `offset` from the thread pointer.
+#[inline(always)]
+unsafe fn cpu_id_at(offset: isize) -> u32 {
+    let cpu: u32;
+    // SAFETY: the caller's duty. Not `pure`: the kernel changes the word when the thread migrates.
+    unsafe {
+        asm!("mov {0:e}, dword ptr fs:[{1} + 4]", out(reg) cpu, in(reg) offset, options(readonly, nostack, preserves_flags))
+    };
+    cpu
+}
+
+/// Returns the CPU this thread runs on; at least 2³¹ where the thread is not registered.
+#[inline(always)]
+pub fn cpu_id() -> u32 {
+    // SAFETY: SYS-2.
+    unsafe { cpu_id_at(rseq_offset()) }
+}
+
+/// Start of a restartable sequence. Operands of the block: `off` ([`rseq_offset`]) and a scratch register `tmp`.
+///
+/// Labels: 22 start, 55 end, 44 abort handler, 77 descriptor. `jne 44f` (any jump to 44) refuses.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! rseq_enter {
+    () => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\"\n",
+            ".balign 32\n",
+            "77:\n",
+            ".long 0, 0\n",
+            ".quad 22f, 55f - 22f, 44f\n",
+            ".popsection\n",
+            // For debuggers, which must not step into a sequence (librseq's convention).
+            ".pushsection __rseq_cs_ptr_array, \"aw\"\n",
+            ".quad 77b\n",
+            ".popsection\n",
+            ".pushsection __rseq_exit_point_array, \"aw\"\n",
+            ".quad 22f, 44f\n",
+            ".popsection\n",
+            "lea {tmp}, [rip + 77b]\n",
+            "mov qword ptr fs:[{off} + 8], {tmp}\n",
+            "22:\n"
+        )
+    };
+}
+
+/// End of a restartable sequence, after its commit. `{ok}` is 1 then, and 0 after a refusal or an abort.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! rseq_leave {
+    () => {
+        concat!(
+            "55:\n",
+            "mov qword ptr fs:[{off} + 8], 0\n",
+            "mov {ok:e}, 1\n",
+            "66:\n",
+            ".pushsection __rseq_failure, \"ax\"\n",
+            ".byte 0x0f, 0xb9, 0x3d\n", // ud1 signature(%rip), %edi
+            ".long 0x53053053\n",
+            "44:\n",
+            "mov qword ptr fs:[{off} + 8], 0\n",
+            "xor {ok:e}, {ok:e}\n",
+            "jmp 66b\n",
+            ".popsection\n"
+        )
+    };
+}
+
+/// Adds `n` to `counter` if the thread still runs on `cpu` when the sum is stored. Returns whether it did.
+#[inline(always)]
+pub fn add_on_cpu(cpu: u32, counter: &AtomicU64, n: u64) -> bool {
+    let ok: u32;
+    // SAFETY: SYS-2, SYS-3, SYS-4. `counter` is valid for the addition; the sequence writes nothing else.
+    unsafe {
+        asm!(
+            rseq_enter!(),
+            "cmp {cpu:e}, dword ptr fs:[{off} + 4]",
+            "jne 44f",
+            "add qword ptr [{counter}], {n}",
+            rseq_leave!(),
+            off = in(reg) rseq_offset(), cpu = in(reg) cpu, counter = in(reg) counter.as_ptr(), n = in(reg) n,
+            tmp = out(reg) _, ok = out(reg) ok,
+            options(nostack)
+        );
+    }
+    ok != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn each_thread_has_a_block_and_an_area() {
+        init();
+        let here = thread().map(core::ptr::from_ref).map(|p| p as usize);
+        let there = thread::spawn(|| super::thread().map(core::ptr::from_ref).map(|p| p as usize)).join().ok().flatten();
+        assert_ne!(here, there);
+        assert_eq!(here.map(|a| a % 64), Some(0));
+    }
+
+    #[test]
+    fn a_sequence_adds_on_its_cpu_and_is_refused_on_another() {
+        if !init() {
+            return; // no rseq here (valgrind): the read side uses its locked words, which its own tests cover
+        }
+        let counter = AtomicU64::new(0);
+        while !add_on_cpu(cpu_id(), &counter, 3) {}
+        assert_eq!(counter.load(Relaxed), 3);
+        assert!(!add_on_cpu(1 << 20, &counter, 3));
+        assert_eq!(counter.load(Relaxed), 3);
+        let armed: u64;
+        // SAFETY: SYS-2: reads the `rseq_cs` word of this thread's area.
+        unsafe { asm!("mov {}, qword ptr fs:[{} + 8]", out(reg) armed, in(reg) rseq_offset()) };
+        assert_eq!(armed, 0, "a refused sequence left rseq_cs armed");
+    }
+}

@@ -1,0 +1,68 @@
+//! Per-thread block and restartable sequences: the only assembly of this crate.
+//!
+//! | Target | File | Per-thread block | Per-CPU additions |
+//! | --- | --- | --- | --- |
+//! | x86-64 Linux | `linux_x86_64.rs` | initial-exec thread-local storage, reached from assembly | rseq(2) |
+//! | all others, and `--cfg ringtrace_portable` | `portable.rs` | `thread_local!`, constant and without destructor | none: [`add_on_cpu`] declines |
+//!
+//! # Signal safety
+//!
+//! Everything here is async-signal-safe and wait-free.
+
+use crate::sync::{AtomicU32, AtomicU64};
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
+mod linux_x86_64;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
+pub use linux_x86_64::*;
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable))))]
+mod portable;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable))))]
+pub use portable::*;
+
+/// Bit of [`ThreadBlock::nesting`] that marks a thread whose tracepoints are never traced: the tracer's own.
+pub const UNTRACED: u32 = 1 << 31;
+
+/// What the tracer keeps for each thread: 64 bytes, no destructor, no lazy initialisation.
+///
+/// Fields are atomics because a signal handler of the same thread may nest at any instruction; no other thread reads them.
+#[repr(C, align(64))]
+pub struct ThreadBlock {
+    /// Number of emitters this thread is inside of, and [`UNTRACED`].
+    pub nesting: AtomicU32,
+    /// Thread ID as the kernel knows it; valid while `tid_generation` is the process's.
+    pub tid: AtomicU32,
+    /// Generation of the process image for which `tid` was taken; 0: never.
+    pub tid_generation: AtomicU64,
+    /// Room for later per-thread state.
+    reserved: [AtomicU64; 2],
+    /// rseq area of our own, where the C library registered none.
+    pub(crate) rseq: RseqArea,
+}
+
+/// The kernel's `struct rseq` in its original size of 32 bytes.
+///
+/// # References
+///
+/// `include/uapi/linux/rseq.h`.
+#[repr(C, align(32))]
+pub struct RseqArea {
+    pub(crate) cpu_id_start: AtomicU32,
+    pub(crate) cpu_id: AtomicU32,
+    pub(crate) rseq_cs: AtomicU64,
+    pub(crate) flags: AtomicU32,
+    pub(crate) node_id: AtomicU32,
+    pub(crate) mm_cid: AtomicU32,
+    /// 1 after a registration of our own succeeded, 2 after one was refused: it is tried once per thread.
+    pub(crate) registration: AtomicU32,
+}
+
+static_assertions::const_assert_eq!(core::mem::size_of::<ThreadBlock>(), 64);
+static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, tid), 4);
+static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, tid_generation), 8);
+static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, rseq), 32);
+static_assertions::const_assert_eq!(core::mem::offset_of!(RseqArea, cpu_id), 4);
+static_assertions::const_assert_eq!(core::mem::offset_of!(RseqArea, rseq_cs), 8);
+static_assertions::const_assert_eq!(core::mem::offset_of!(RseqArea, mm_cid), 24);
+static_assertions::const_assert_eq!(core::mem::offset_of!(RseqArea, registration), 28);

@@ -1,0 +1,56 @@
+//! Per-thread block without assembly; no restartable sequences.
+#![cfg_attr(feature = "std", expect(unsafe_code, reason = "hands out the thread's block by address"))]
+
+use super::ThreadBlock;
+use crate::sync::AtomicU64;
+
+/// Returns false: sequences are not available here.
+pub fn init() -> bool {
+    false
+}
+
+/// Returns this thread's block, or `None` where no standard library gives thread-local storage.
+#[inline(always)]
+pub fn thread() -> Option<&'static ThreadBlock> {
+    #[cfg(feature = "std")]
+    {
+        use super::RseqArea;
+        use crate::sync::AtomicU32;
+        std::thread_local! {
+            static BLOCK: ThreadBlock = const {
+                ThreadBlock {
+                    nesting: AtomicU32::new(0),
+                    tid: AtomicU32::new(0),
+                    tid_generation: AtomicU64::new(0),
+                    reserved: [const { AtomicU64::new(0) }; 2],
+                    rseq: RseqArea {
+                        cpu_id_start: AtomicU32::new(0),
+                        cpu_id: AtomicU32::new(u32::MAX),
+                        rseq_cs: AtomicU64::new(0),
+                        flags: AtomicU32::new(0),
+                        node_id: AtomicU32::new(0),
+                        mm_cid: AtomicU32::new(0),
+                        registration: AtomicU32::new(0),
+                    },
+                }
+            };
+        }
+        // SAFETY: the block has a constant initialiser and no destructor, so it lives as long as its thread, and the
+        // reference does not leave the thread (`ThreadBlock` is reached only through this function).
+        BLOCK.try_with(|b| unsafe { &*core::ptr::from_ref(b) }).ok()
+    }
+    #[cfg(not(feature = "std"))]
+    None
+}
+
+/// Returns `u32::MAX`: no CPU number is known without a system call.
+#[inline(always)]
+pub fn cpu_id() -> u32 {
+    u32::MAX
+}
+
+/// Declines.
+#[inline(always)]
+pub fn add_on_cpu(_cpu: u32, _counter: &AtomicU64, _n: u64) -> bool {
+    false
+}

@@ -1,0 +1,161 @@
+//! The gate and the descriptor of a tracepoint, and the emitter behind the gate.
+//!
+//! # The gate
+//!
+//! One pointer per tracepoint definition, null while no probe is attached. The traced code loads it, tests it and goes on
+//! ([`Gate::is_on`]); all else is behind a predicted branch, in one cold function per definition, which calls [`emit`].
+//! The pointer that the gate test sees is a hint: the emitter loads the list again inside its read-side critical section.
+//!
+//! # Invariants
+//!
+//! - TP-1: A list that a gate points to stays valid until a grace period after the gate stopped pointing to it.
+//! - TP-2: Every function in the list of a tracepoint has that tracepoint's probe type: lists are made from
+//!   [`ProbeDescriptor`](crate::ProbeDescriptor)s, whose functions were typed by the tracepoint's own signature.
+
+use crate::name::Name;
+use crate::probe::{Entry, Loss, ProbeList};
+use crate::read_side;
+use crate::sync::{AtomicPtr, Ordering};
+use crate::sys;
+use core::ptr;
+
+/// How deep tracepoints nest in one thread (a probe, a signal handler, an allocator that traces) before firings are counted
+/// as nested loss.
+pub const MAX_NESTING: u32 = 4;
+
+/// A declared tracepoint: the type that `#[tracepoint]` makes beside the function.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tracepoint",
+    label = "not declared with `#[tracepoint]`",
+    note = "a tracepoint is declared by `#[ringtrace::tracepoint] fn name(arguments);`"
+)]
+pub trait Tracepoint {
+    /// Returns its descriptor.
+    fn descriptor() -> &'static TracepointDescriptor;
+}
+
+/// A type that a tracepoint can take as an argument: any `Copy` type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a tracepoint",
+    label = "not `Copy`",
+    note = "arguments are handed to every probe, so they are `Copy`; take a reference: `&{Self}`"
+)]
+pub trait Argument {}
+
+impl<T: Copy + ?Sized> Argument for T {}
+
+/// Whether any probe is attached to a tracepoint.
+#[repr(transparent)]
+pub struct Gate(AtomicPtr<ProbeList>);
+
+static_assertions::assert_eq_size!(Gate, usize);
+static_assertions::assert_impl_all!(Gate: Send, Sync);
+
+impl Gate {
+    /// A closed gate.
+    #[allow(clippy::new_without_default, reason = "a gate is a static, never a default")]
+    pub const fn new() -> Gate {
+        Gate(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Whether a probe is attached.
+    ///
+    /// # Signal safety
+    ///
+    /// One load; async-signal-safe and wait-free.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        // Relaxed: a hint. The emitter loads the list again, with Acquire, inside the read side.
+        !cfg!(ringtrace_off) && !self.0.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Returns the list, for use inside a read-side critical section or by the writer.
+    #[inline(always)]
+    pub fn list(&self) -> *mut ProbeList {
+        // Acquire: orders the list's content after its publication. Pairs with the AcqRel swap in `publish`.
+        //  - If the reader sees the new list, it sees all of it.
+        //  - If it sees the old one, TP-1 keeps that alive until this reader leaves.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Puts `list` in place of the current one, and returns that. Null closes the gate.
+    pub fn publish(&self, list: *mut ProbeList) -> *mut ProbeList {
+        // AcqRel: Release for the new list's content (pairs with `list`), Acquire for the old one's, which the writer reads.
+        self.0.swap(list, Ordering::AcqRel)
+    }
+}
+
+/// A place in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// File as the compiler was given it.
+    pub file: &'static str,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+impl core::fmt::Display for Location {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// What is known about a tracepoint without firing it.
+pub struct TracepointDescriptor {
+    /// Its name: `crate:module::function`, or the one given by `name =`.
+    pub name: Name,
+    /// Its signature, as declared.
+    pub signature: &'static str,
+    /// Where it is declared.
+    pub location: Location,
+    /// Its gate. Gates lie together, apart from the descriptors.
+    pub gate: &'static Gate,
+    /// Whether it may fire in signal handlers and allocators.
+    pub reentrant: bool,
+}
+
+static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);
+
+/// Runs the probes of a tracepoint: `call` once for each entry of the list.
+///
+/// Called by the emitter of each definition. A thread that is [untraced](sys::UNTRACED) or nested too deep runs no probe; the
+/// latter is counted in each target.
+///
+/// # Signal safety
+///
+/// Async-signal-safe and wait-free, if `call` is.
+#[inline(always)]
+pub fn emit(gate: &Gate, call: impl Fn(&Entry)) {
+    let Some(thread) = sys::thread() else { return };
+    // Relaxed: only this thread and signal handlers in it, which restore the value before they return.
+    let nesting = thread.nesting.load(Ordering::Relaxed);
+    if nesting >= MAX_NESTING {
+        return count_nested(gate, nesting);
+    }
+    thread.nesting.store(nesting + 1, Ordering::Relaxed);
+    if let Some(section) = read_side::enter() {
+        if let Some(list) = ProbeList::of(gate, &section) {
+            for entry in list.entries() {
+                call(entry);
+            }
+        }
+    }
+    thread.nesting.store(nesting, Ordering::Relaxed);
+}
+
+#[cold]
+#[inline(never)]
+fn count_nested(gate: &Gate, nesting: u32) {
+    if nesting & sys::UNTRACED != 0 {
+        return;
+    }
+    let Some(section) = read_side::enter() else {
+        return;
+    };
+    let Some(list) = ProbeList::of(gate, &section) else {
+        return;
+    };
+    for entry in list.entries() {
+        entry.lose(Loss::Nested);
+    }
+}
