@@ -9,11 +9,16 @@
 //! types alone, links no part of the tracer, and takes malformed input for what it is: an [`Error`] that names the stream, the
 //! packet and the byte.
 
+pub mod declared;
+mod decode;
 mod error;
 pub mod index;
 pub mod metadata;
 pub mod packet;
+pub mod reader;
 pub mod schema;
+pub mod text;
+pub mod tsdl;
 
 pub use error::Error;
 

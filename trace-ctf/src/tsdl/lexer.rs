@@ -20,8 +20,7 @@ pub(super) enum Kind<'a> {
 }
 
 /// Longest first: a sign is the first of these that fits.
-const SIGNS: [&str; 18] =
-    ["...", "->", ":=", "{", "}", "[", "]", "(", ")", "<", ">", ";", ":", "=", ",", ".", "-", "+"];
+const SIGNS: [&str; 18] = ["...", "->", ":=", "{", "}", "[", "]", "(", ")", "<", ">", ";", ":", "=", ",", ".", "-", "+"];
 
 pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
     let mut tokens: Vec<Token<'_>> = Vec::new();

@@ -97,9 +97,8 @@ impl Resolver {
 
 fn choices(variant: &Variant, labels: &[Label]) -> Vec<(i128, i128, u32)> {
     let chosen = labels.iter().filter_map(|label| {
-        let option = variant.options.iter().position(|option| {
-            *option.declared_name == *label.label || option.name() == label.label
-        })?;
+        let option =
+            variant.options.iter().position(|option| *option.declared_name == *label.label || option.name() == label.label)?;
         Some((label.low, label.high, option as u32))
     });
     chosen.collect()

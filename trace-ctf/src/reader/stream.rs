@@ -1,0 +1,197 @@
+//! Streams packet by packet.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::declared::Declarations;
+use crate::error::{Kind, Place};
+use crate::reader::{Packet, PacketInfo};
+use crate::{Error, Result};
+
+/// Bytes within which the header and context of a packet must end.
+const HEADER_MAX: u64 = 4096;
+
+/// Events or packets that are not in the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What is missing.
+    pub kind: LossKind,
+    /// How many; `None` where a stream begins with a count that may be older than the trace.
+    pub count: Option<u64>,
+    /// Nanoseconds from the Unix epoch to the end of the packet before, where there is one.
+    pub begin: Option<i64>,
+    /// Nanoseconds from the Unix epoch to where records go on.
+    pub end: Option<i64>,
+    /// Stream class.
+    pub stream_class_id: u64,
+    /// Stream, within its class.
+    pub stream_instance_id: Option<u64>,
+}
+
+/// What a loss is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LossKind {
+    /// Events the tracer had no room for.
+    DiscardedEvents,
+    /// Packets that were overwritten or never written.
+    LostPackets,
+}
+
+/// The packets of a stream, in order.
+///
+/// After an error it ends.
+#[derive(Debug)]
+pub struct Packets {
+    trace: Arc<Declarations>,
+    files: VecDeque<Arc<Path>>,
+    current: Option<OpenFile>,
+    previous: Option<(PacketInfo, Option<i64>)>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: File,
+    place: Place,
+    length: u64,
+}
+
+impl Packets {
+    pub(super) fn new(trace: Arc<Declarations>, files: impl IntoIterator<Item = Arc<Path>>) -> Self {
+        Self { trace, files: files.into_iter().collect(), current: None, previous: None }
+    }
+
+    /// Reads the next packet, with what was lost since the one before it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_io`], [`Error::is_corrupt`], or [`Error::is_truncated`] where not even the header is whole. A packet that is
+    /// cut behind its header is given, and its [`events`](Packet::events) end with the error.
+    pub fn next(&mut self) -> Option<Result<(Packet, Vec<Loss>)>> {
+        loop {
+            match self.read() {
+                Ok(Some(packet)) => {
+                    let losses = self.losses(&packet);
+                    return Some(Ok((packet, losses)));
+                }
+                Ok(None) => match self.open() {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => return Some(Err(error)),
+                    None => return None,
+                },
+                Err(error) => {
+                    self.stop();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Ends the stream.
+    pub(super) fn stop(&mut self) {
+        self.current = None;
+        self.files.clear();
+    }
+
+    fn open(&mut self) -> Option<Result<()>> {
+        let path = self.files.pop_front()?;
+        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        Some(match opened {
+            Ok((length, file)) => {
+                let place = Place { stream: Some(path), ..Place::default() };
+                self.current = Some(OpenFile { file, place, length });
+                Ok(())
+            }
+            Err(error) => {
+                self.files.clear();
+                Err(Error::io(&path, error))
+            }
+        })
+    }
+
+    fn read(&mut self) -> Result<Option<Packet>> {
+        let Some(open) = &mut self.current else { return Ok(None) };
+        let left = open.length.saturating_sub(open.place.offset);
+        if left == 0 {
+            self.current = None;
+            return Ok(None);
+        }
+        let head = open.bytes(left.min(HEADER_MAX))?;
+        let (info, ..) = Packet::parse_info(&self.trace, &head, &open.place).map_err(|error| {
+            if error.is_truncated() && left > HEADER_MAX {
+                Error::corrupt(open.place.clone(), format!("packet header of more than {HEADER_MAX} bytes"))
+            } else {
+                error
+            }
+        })?;
+        // Without sizes the packet is the whole file.
+        let content = info.content_bits.or(info.packet_bits).map_or(left, |bits| bits.div_ceil(8));
+        let size = info.packet_bits.or(info.content_bits).map_or(left, |bits| bits / 8);
+        let bytes = if content.min(left) <= head.len() as u64 {
+            let mut head = head;
+            head.truncate(content.min(left) as usize);
+            head
+        } else {
+            open.bytes(content.min(left))?
+        };
+        let place = open.place.clone();
+        open.place.packet += 1;
+        // A packet whose padding alone is cut has all its events; nothing can follow it.
+        open.place.offset = open.place.offset.saturating_add(size).min(open.length);
+        Packet::new(&self.trace, bytes, place).map(Some)
+    }
+
+    fn losses(&mut self, packet: &Packet) -> Vec<Loss> {
+        let info = packet.info();
+        let (begin_ns, end_ns) = packet.span();
+        let mut losses = Vec::new();
+        let mut lose = |kind, count, begin, end| {
+            let (stream_class_id, stream_instance_id) = (info.stream_class_id, info.stream_instance_id);
+            losses.push(Loss { kind, count, begin, end, stream_class_id, stream_instance_id });
+        };
+        let previous = self.previous.as_ref();
+        let before = previous.and_then(|(_, end)| *end);
+        match (previous.and_then(|(info, _)| info.events_discarded), info.events_discarded) {
+            (Some(old), Some(new)) if new != old => {
+                lose(LossKind::DiscardedEvents, new.checked_sub(old), before, end_ns);
+            }
+            (None, Some(new)) if new != 0 => lose(LossKind::DiscardedEvents, None, before, end_ns),
+            _ => {}
+        }
+        if let (Some(old), Some(new)) = (previous.and_then(|(info, _)| info.sequence), info.sequence) {
+            if let Some(count @ 1..) = new.checked_sub(old).and_then(|distance| distance.checked_sub(1)) {
+                lose(LossKind::LostPackets, Some(count), before, begin_ns);
+            }
+        }
+        self.previous = Some((info.clone(), end_ns));
+        losses
+    }
+}
+
+impl OpenFile {
+    /// Reads bytes at the current packet; the file is as long as it was when it was opened.
+    fn bytes(&self, length: u64) -> Result<Vec<u8>> {
+        let path = self.place.stream.as_deref().unwrap_or(Path::new(""));
+        let mut bytes = Vec::new();
+        let size = usize::try_from(length).unwrap_or(usize::MAX);
+        if bytes.try_reserve_exact(size).is_err() {
+            return Err(Error::corrupt(self.place.clone(), format!("packet of {length} bytes: no memory for it")));
+        }
+        bytes.resize(size, 0);
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.file.read_at(&mut bytes[filled..], self.place.offset + filled as u64) {
+                Ok(0) => {
+                    let place = self.place.clone();
+                    return Err(Kind::Truncated { place, needed: length, available: filled as u64 }.into());
+                }
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(path, error)),
+            }
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,243 @@
+//! Trace directories, and packets in memory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::declared::Declarations;
+use crate::error::Kind;
+use crate::packet::{HEADER_LEN, PacketHeader};
+use crate::reader::{Merge, Packet, Packets};
+use crate::schema::{EventClass, Schema};
+use crate::tsdl::Parser;
+use crate::{Error, Result, metadata};
+
+/// A trace: a directory with a metadata file and stream files.
+#[derive(Debug)]
+pub struct Trace {
+    path: PathBuf,
+    declarations: Arc<Declarations>,
+    streams: Vec<Stream>,
+    damage: Vec<Error>,
+}
+
+/// A stream of a trace: one file, or several one after the other.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    class_id: u64,
+    instance_id: Option<u64>,
+    files: Vec<Arc<Path>>,
+}
+
+/// Finds the directories at or below `path` that hold a trace, down to `depth` levels, in the order of their names.
+///
+/// # Errors
+///
+/// [`Error::is_io`] where `path` cannot be read, [`Error::is_no_trace`] where nothing is found.
+pub fn discover(path: &Path, depth: usize) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    search(path, depth, &mut found)?;
+    if found.is_empty() {
+        return Err(Kind::NoTrace { path: path.to_owned(), what: "no metadata file in it or below it" }.into());
+    }
+    Ok(found)
+}
+
+fn search(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
+    if path.join("metadata").is_file() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    let entries = fs::read_dir(path).map_err(|error| Error::io(path, error))?;
+    if depth == 0 {
+        return Ok(());
+    }
+    // Links are not followed: they may lead back here.
+    let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut directories: Vec<_> = directories.map(|entry| entry.path()).collect();
+    directories.sort();
+    for directory in directories {
+        // One that is not ours to read hides nothing that the others do not show.
+        let _ = search(&directory, depth - 1, found);
+    }
+    Ok(())
+}
+
+impl Trace {
+    /// Opens the trace in a directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_no_trace`], [`Error::is_io`], [`Error::is_metadata`] or [`Error::is_unsupported`]. A stream file that cannot
+    /// be read is no error here, see [`Trace::damage`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = path.join("metadata");
+        let bytes = match fs::read(&file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Kind::NoTrace { path: path.to_owned(), what: "no metadata file" }.into());
+            }
+            other => other.map_err(|error| Error::io(&file, error))?,
+        };
+        let mut parser = Parser::new();
+        parser.append(metadata_text(&bytes).map_err(|error| error.in_file(&file))?).map_err(|error| error.in_file(&file))?;
+        let declarations = Arc::new(parser.into_declarations());
+        let mut trace = Self { path: path.to_owned(), declarations, streams: Vec::new(), damage: Vec::new() };
+        trace.find_streams()?;
+        Ok(trace)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the metadata declares.
+    pub fn declarations(&self) -> &Declarations {
+        &self.declarations
+    }
+
+    /// The streams, by class and instance.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// Stream files that could not be opened or begin with something else than a packet.
+    pub fn damage(&self) -> &[Error] {
+        &self.damage
+    }
+
+    /// Takes the errors of [`Trace::damage`].
+    pub fn take_damage(&mut self) -> Vec<Error> {
+        core::mem::take(&mut self.damage)
+    }
+
+    /// Reads a stream.
+    pub fn packets(&self, stream: &Stream) -> Packets {
+        Packets::new(self.declarations.clone(), stream.files.iter().cloned())
+    }
+
+    /// Reads all events in the order of their time stamps.
+    pub fn merge(&self) -> Merge {
+        Merge::new([self])
+    }
+
+    fn find_streams(&mut self) -> Result<()> {
+        let entries = fs::read_dir(&self.path).map_err(|error| Error::io(&self.path, error))?;
+        let is_stream = |path: &PathBuf| {
+            let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
+            name != b"metadata" && !name.starts_with(b".") && path.is_file()
+        };
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_stream).collect();
+        files.sort();
+        let mut grouped: BTreeMap<(u64, u64), Vec<(Option<u64>, Arc<Path>)>> = BTreeMap::new();
+        let mut alone = Vec::new();
+        for file in files {
+            let file: Arc<Path> = file.into();
+            match Packets::new(self.declarations.clone(), [file.clone()]).next() {
+                None => {}
+                Some(Err(error)) => self.damage.push(error),
+                Some(Ok((packet, _))) => {
+                    let info = packet.info();
+                    match info.stream_instance_id {
+                        Some(instance) => {
+                            let group = grouped.entry((info.stream_class_id, instance)).or_default();
+                            group.push((info.timestamp_begin, file));
+                        }
+                        None => alone.push(Stream { class_id: info.stream_class_id, instance_id: None, files: vec![file] }),
+                    }
+                }
+            }
+        }
+        self.streams = alone;
+        for ((class_id, instance), mut files) in grouped {
+            files.sort_by_key(|(begin, _)| *begin);
+            let files = files.into_iter().map(|(_, file)| file).collect();
+            self.streams.push(Stream { class_id, instance_id: Some(instance), files });
+        }
+        self.streams.sort_by_key(|stream| (stream.class_id, stream.instance_id));
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// Its class.
+    pub fn class_id(&self) -> u64 {
+        self.class_id
+    }
+
+    /// Its number within the class.
+    pub fn instance_id(&self) -> Option<u64> {
+        self.instance_id
+    }
+
+    /// Its files, in the order of their time stamps.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| &**file)
+    }
+}
+
+fn metadata_text(bytes: &[u8]) -> Result<&str> {
+    const PACKETIZED: u32 = 0x75D1_1D57;
+    if let Some(word) = bytes.first_chunk() {
+        if u32::from_le_bytes(*word) == PACKETIZED || u32::from_be_bytes(*word) == PACKETIZED {
+            return Err(Error::unsupported(1, "packetized metadata"));
+        }
+    }
+    if let [0x1E | b'[' | b'{', ..] = bytes {
+        return Err(Error::unsupported(1, "CTF 2 metadata"));
+    }
+    let text = core::str::from_utf8(bytes);
+    text.map_err(|error| {
+        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
+        Error::metadata(line as u32, "not UTF-8")
+    })
+}
+
+/// Decodes packets in memory by a schema that was not written.
+#[derive(Debug)]
+pub struct Decoder {
+    uuid: [u8; 16],
+    parser: Parser,
+    declarations: Option<Arc<Declarations>>,
+}
+
+impl Decoder {
+    /// Takes over a schema.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_metadata`] where the schema makes no sense, as with two stream classes of one ID.
+    pub fn new(schema: &Schema) -> Result<Self> {
+        // By way of the text, so that what is shown here is what a reader of the written trace would show.
+        let mut parser = Parser::new();
+        parser.append(&metadata::write(schema))?;
+        Ok(Self { uuid: schema.trace.uuid, parser, declarations: None })
+    }
+
+    /// Adds an event class.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Decoder::new`].
+    pub fn add(&mut self, class: &EventClass) -> Result<()> {
+        self.declarations = None;
+        self.parser.append(&metadata::event(class))
+    }
+
+    /// Makes a packet of event records as they lie in a ring; the header's sizes are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_corrupt`] where the header names a stream class that the schema lacks.
+    pub fn packet(&mut self, header: &PacketHeader, content: &[u8]) -> Result<Packet> {
+        let bits = (HEADER_LEN + content.len()) as u64 * 8;
+        let header = PacketHeader { content_bits: bits, packet_bits: bits, ..*header };
+        let mut bytes = Vec::with_capacity(HEADER_LEN + content.len());
+        bytes.extend(header.encode(&self.uuid));
+        bytes.extend(content);
+        let parser = &self.parser;
+        let declarations = self.declarations.get_or_insert_with(|| Arc::new(parser.declarations().clone()));
+        Packet::new(declarations, bytes, crate::error::Place::default())
+    }
+}

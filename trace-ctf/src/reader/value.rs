@@ -1,0 +1,118 @@
+//! Decoded values as trees, for what is not in a hurry.
+
+use std::borrow::Cow;
+
+use crate::decode::Item;
+
+/// A decoded value. Names are those of the metadata without their underscore.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Value<'d> {
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    /// A value and its names.
+    Enumeration(i128, Vec<String>),
+    /// Text; what is not UTF-8 in it is replaced.
+    Text(Cow<'d, str>),
+    Structure(Vec<(String, Value<'d>)>),
+    Array(Vec<Value<'d>>),
+    /// Name of the option, and its value.
+    Variant(String, Box<Value<'d>>),
+}
+
+/// What is being put together.
+enum Part<'d> {
+    Structure(Vec<(String, Value<'d>)>, String),
+    Array(Vec<Value<'d>>),
+    Variant(String),
+}
+
+impl<'d> Value<'d> {
+    /// Collects the items that `walk` hands to its argument.
+    pub(super) fn build(walk: impl FnOnce(&mut dyn FnMut(Item<'_, 'd>))) -> Self {
+        let mut parts = Vec::new();
+        let mut result = None;
+        walk(&mut |item| {
+            let mut done = match item {
+                Item::Unsigned(_, value) => Value::Unsigned(value),
+                Item::Signed(_, value) => Value::Signed(value),
+                Item::Float(_, value) => Value::Float(value),
+                Item::Enumeration(class, value) => Value::Enumeration(value, class.labels(value).map(str::to_owned).collect()),
+                Item::Text(bytes) => Value::Text(String::from_utf8_lossy(bytes)),
+                Item::Member(member) => {
+                    if let Some(Part::Structure(_, name)) = parts.last_mut() {
+                        *name = member.name().to_owned();
+                    }
+                    return;
+                }
+                Item::StructureBegin(_) => return parts.push(Part::Structure(Vec::new(), String::new())),
+                Item::ArrayBegin(_) => return parts.push(Part::Array(Vec::new())),
+                Item::VariantBegin(option) => return parts.push(Part::Variant(option.name().to_owned())),
+                Item::Element(_) | Item::VariantEnd => return,
+                Item::StructureEnd | Item::ArrayEnd => match parts.pop() {
+                    Some(Part::Structure(members, _)) => Value::Structure(members),
+                    Some(Part::Array(elements)) => Value::Array(elements),
+                    _ => return,
+                },
+            };
+            // A variant is complete with its one value.
+            while let Some(Part::Variant(_)) = parts.last() {
+                if let Some(Part::Variant(name)) = parts.pop() {
+                    done = Value::Variant(name, Box::new(done));
+                }
+            }
+            match parts.last_mut() {
+                Some(Part::Structure(members, name)) => members.push((core::mem::take(name), done)),
+                Some(Part::Array(elements)) => elements.push(done),
+                _ => result = Some(done),
+            }
+        });
+        result.unwrap_or(Value::Structure(Vec::new()))
+    }
+
+    /// Finds a member of a structure.
+    pub fn member(&self, name: &str) -> Option<&Value<'d>> {
+        match self {
+            Self::Structure(members) => members.iter().find(|(key, _)| key == name).map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one that fits.
+    pub fn as_u64(&self) -> Option<u64> {
+        match *self {
+            Self::Unsigned(value) => Some(value),
+            Self::Signed(value) => value.try_into().ok(),
+            Self::Enumeration(value, _) => value.try_into().ok(),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one that fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match *self {
+            Self::Unsigned(value) => value.try_into().ok(),
+            Self::Signed(value) => Some(value),
+            Self::Enumeration(value, _) => value.try_into().ok(),
+            _ => None,
+        }
+    }
+
+    /// The floating point number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match *self {
+            Self::Float(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The text, or the first name of an enumeration's value.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Enumeration(_, labels) => labels.first().map(String::as_str),
+            _ => None,
+        }
+    }
+}

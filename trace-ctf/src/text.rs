@@ -1,0 +1,279 @@
+//! Events as babeltrace2 writes them, and descriptions of event classes.
+
+mod describe;
+mod number;
+
+use std::fmt;
+use std::io::Write as _;
+
+pub use describe::describe;
+
+use crate::declared::{Base, Declarations, Enumeration, EnvValue, Integer};
+use crate::decode::Item;
+use crate::metadata::Uuid;
+use crate::reader::{Event, Loss, LossKind, Scope};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Seconds to add to UTC at a time that is given in seconds from the Unix epoch.
+type Offset = Box<dyn Fn(i64) -> i32 + Send>;
+
+/// Writes events as `babeltrace2` 2.0.4 does by default, byte for byte.
+///
+/// A text in a trace may be anything, so the lines are bytes: what is not UTF-8 goes out as it came in, and a text ends at a
+/// zero byte.
+pub struct Formatter {
+    offset: Option<Offset>,
+    previous: Option<i64>,
+}
+
+impl fmt::Debug for Formatter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Formatter").field("utc", &self.offset.is_none()).field("previous", &self.previous).finish()
+    }
+}
+
+impl Formatter {
+    /// Shows times in UTC, as `babeltrace2 --clock-gmt`.
+    pub fn utc() -> Self {
+        Self { offset: None, previous: None }
+    }
+
+    /// Shows local times; `offset` tells the distance from UTC, in seconds, at a time in seconds from the Unix epoch.
+    pub fn local(offset: impl Fn(i64) -> i32 + Send + 'static) -> Self {
+        Self { offset: Some(Box::new(offset)), previous: None }
+    }
+
+    /// Appends the line of an event, with its line feed.
+    pub fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if let Some(timestamp) = event.timestamp() {
+            out.push(b'[');
+            self.time(timestamp, out);
+            out.extend(b"] (+");
+            match self.previous.replace(timestamp) {
+                Some(previous) => {
+                    let delta = timestamp.wrapping_sub(previous) as u64;
+                    let _ = write!(out, "{}.{:09}", delta / SECOND as u64, delta % SECOND as u64);
+                }
+                None => out.extend(b"?.?????????"),
+            }
+            out.extend(b") ");
+        }
+        origin(event.trace(), out);
+        out.extend(event.name().as_bytes());
+        out.extend(b": ");
+        let mut scopes = 0;
+        for scope in [Scope::PacketContext, Scope::StreamContext, Scope::EventContext, Scope::Payload] {
+            let start = out.len();
+            if scopes > 0 {
+                out.extend(b", ");
+            }
+            let mut writer = Writer { out, first: true, depth: 0, scope, hidden: 0 };
+            if event.visit(scope, |item| writer.item(&item)) { scopes += 1 } else { out.truncate(start) }
+        }
+        out.push(b'\n');
+    }
+
+    /// Appends a sentence about a loss, without a line feed.
+    pub fn loss(&self, trace: &Declarations, loss: &Loss, out: &mut Vec<u8>) {
+        let what = match loss.kind {
+            LossKind::DiscardedEvents => "event",
+            LossKind::LostPackets => "packet",
+        };
+        let _ = match loss.count {
+            Some(1) => write!(out, "Tracer discarded 1 {what} "),
+            Some(count) => write!(out, "Tracer discarded {count} {what}s "),
+            None => write!(out, "Tracer may have discarded {what}s "),
+        };
+        match (loss.begin, loss.end) {
+            (Some(begin), Some(end)) => {
+                out.extend(b"between [");
+                self.time(begin, out);
+                out.extend(b"] and [");
+                self.time(end, out);
+                out.extend(b"]");
+            }
+            _ => out.extend(b"(unknown time range)"),
+        }
+        if let Some(uuid) = &trace.uuid {
+            let _ = write!(out, " in trace {}", Uuid(uuid));
+        }
+        let _ = write!(out, ", stream class {}", loss.stream_class_id);
+        if let Some(instance) = loss.stream_instance_id {
+            let _ = write!(out, ", stream {instance}");
+        }
+    }
+
+    /// Appends a time of day; before the epoch, seconds.
+    fn time(&self, timestamp: i64, out: &mut Vec<u8>) {
+        if timestamp < 0 {
+            let timestamp = timestamp.unsigned_abs();
+            let _ = write!(out, "-{}.{:09}", timestamp / SECOND as u64, timestamp % SECOND as u64);
+            return;
+        }
+        let (seconds, nanoseconds) = (timestamp / SECOND, timestamp % SECOND);
+        let local = seconds + self.offset.as_ref().map_or(0, |offset| i64::from(offset(seconds)));
+        let day = local.rem_euclid(86_400);
+        let _ = write!(out, "{:02}:{:02}:{:02}.{nanoseconds:09}", day / 3600, day / 60 % 60, day % 60);
+    }
+}
+
+/// Host, process name and process, as far as the environment tells them.
+fn origin(trace: &Declarations, out: &mut Vec<u8>) {
+    let start = out.len();
+    for (name, value) in ["hostname", "procname", "vpid"].into_iter().filter_map(|name| Some((name, trace.environment(name)?))) {
+        if out.len() > start {
+            out.push(b':');
+        }
+        match value {
+            EnvValue::String(text) => out.extend(text.as_bytes()),
+            EnvValue::Int(number) if name == "vpid" => drop(write!(out, "({number})")),
+            EnvValue::Int(number) => drop(write!(out, "{number}")),
+        }
+    }
+    if out.len() > start {
+        out.push(b' ');
+    }
+}
+
+struct Writer<'o> {
+    out: &'o mut Vec<u8>,
+    /// Whether nothing stands yet inside the brace or bracket that was opened last.
+    first: bool,
+    depth: u32,
+    scope: Scope,
+    /// Values to leave out: the one that follows a member only readers need.
+    hidden: u32,
+}
+
+impl Writer<'_> {
+    fn item(&mut self, item: &Item<'_, '_>) {
+        if self.hidden > 0 {
+            self.hidden -= 1;
+            return;
+        }
+        match *item {
+            Item::Unsigned(class, value) => self.integer(class, value),
+            Item::Signed(class, value) => self.integer(class, value as u64),
+            Item::Enumeration(class, value) => self.enumeration(class, value),
+            Item::Float(_, value) => number::general(value, self.out),
+            Item::Text(bytes) => escaped(bytes.split(|&byte| byte == 0).next().unwrap_or_default(), self.out),
+            Item::Member(member) => {
+                if self.scope == Scope::PacketContext
+                    && self.depth == 1
+                    && crate::reader::is_bookkeeping(&member.declared_name, &member.class)
+                {
+                    self.hidden = 1;
+                    return;
+                }
+                self.separate();
+                self.out.extend(member.name().as_bytes());
+                self.out.extend(b" = ");
+            }
+            Item::Element(index) => {
+                self.separate();
+                let _ = write!(self.out, "[{index}] = ");
+            }
+            Item::VariantBegin(_) => self.out.extend(b"{ "),
+            Item::VariantEnd => self.out.extend(b" }"),
+            Item::StructureBegin(_) => self.open(b'{'),
+            Item::StructureEnd => self.close(b" }"),
+            Item::ArrayBegin(_) => self.open(b'['),
+            Item::ArrayEnd => self.close(b" ]"),
+        }
+    }
+
+    fn open(&mut self, bracket: u8) {
+        self.out.push(bracket);
+        self.first = true;
+        self.depth += 1;
+    }
+
+    fn close(&mut self, bracket: &[u8]) {
+        self.out.extend(bracket);
+        self.first = false;
+        self.depth -= 1;
+    }
+
+    fn separate(&mut self) {
+        self.out.extend(if self.first { &b" "[..] } else { b", " });
+        self.first = false;
+    }
+
+    fn integer(&mut self, class: &Integer, value: u64) {
+        let bits = u32::from(class.bits);
+        let masked = |bits: u32| if bits < 64 { value & ((1 << bits) - 1) } else { value };
+        let _ = match class.base {
+            Base::Bin => write!(self.out, "0b{:0width$b}", masked(bits), width = bits as usize),
+            Base::Oct if class.signed => write!(self.out, "0{:o}", masked(bits.div_ceil(3) * 3)),
+            Base::Oct => write!(self.out, "0{value:o}"),
+            Base::Dec if class.signed => write!(self.out, "{}", value as i64),
+            Base::Dec => write!(self.out, "{value}"),
+            Base::Hex => write!(self.out, "0x{:X}", masked(bits.div_ceil(4) * 4)),
+        };
+    }
+
+    fn enumeration(&mut self, class: &Enumeration, value: i128) {
+        self.out.extend(b"( ");
+        let start = self.out.len();
+        for label in class.labels(value) {
+            if self.out.len() > start {
+                self.out.extend(b", ");
+            }
+            escaped(label.as_bytes(), self.out);
+        }
+        if self.out.len() == start {
+            self.out.extend(b"<unknown>");
+        }
+        self.out.extend(b" : container = ");
+        self.integer(&class.integer, value as u64);
+        self.out.extend(b" )");
+    }
+}
+
+/// Appends a text in quotes, with C's escapes.
+fn escaped(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in text {
+        let escape = match byte {
+            b'\\' | b'\'' | b'"' | b'?' => byte,
+            7 => b'a',
+            8 => b'b',
+            0x1B => b'e',
+            12 => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            11 => b'v',
+            0..=0x1F | 0x7F => {
+                let _ = write!(out, "\\x{byte:02x}");
+                continue;
+            }
+            _ => {
+                out.push(byte);
+                continue;
+            }
+        };
+        out.extend([b'\\', escape]);
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_day_and_before_the_epoch() {
+        let show = |formatter: &Formatter, timestamp| {
+            let mut out = Vec::new();
+            formatter.time(timestamp, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(show(&Formatter::utc(), 86_399 * SECOND + 5), "23:59:59.000000005");
+        assert_eq!(show(&Formatter::local(|_| 3600), 86_399 * SECOND), "00:59:59.000000000");
+        assert_eq!(show(&Formatter::local(|_| -3600), 0), "23:00:00.000000000");
+        assert_eq!(show(&Formatter::utc(), -1), "-0.000000001");
+        assert_eq!(show(&Formatter::utc(), i64::MIN), "-9223372036.854775808");
+    }
+}

@@ -1,0 +1,459 @@
+//! Blocks: trace, environment, clocks, streams, events.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::lexer::{Kind, Token, tokens};
+use super::resolve;
+use crate::declared::{Clock, Declarations, EnvValue, EventClass, Level, Root, Source, StreamClass, Structure, Type};
+use crate::{Error, Result};
+
+/// Reads metadata text in as many pieces as it comes in.
+#[derive(Debug)]
+pub struct Parser {
+    declarations: Declarations,
+    scopes: Vec<HashMap<String, Type>>,
+    nodes_left: usize,
+}
+
+/// What a type expression may add up to, repeated uses of a name counted each time.
+const NODES_MAX: usize = 1 << 20;
+
+/// One piece of text on its way.
+pub(super) struct Input<'p, 't> {
+    pub(super) parser: &'p mut Parser,
+    tokens: Vec<Token<'t>>,
+    at: usize,
+    pub(super) depth: usize,
+}
+
+/// What stands right of an `=`.
+pub(super) enum Value {
+    Number(i128),
+    Text(String),
+    /// A word or words joined by dots.
+    Path(String),
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Parser {
+    /// Makes a parser that has read nothing.
+    pub fn new() -> Self {
+        Self { declarations: Declarations::default(), scopes: vec![HashMap::new()], nodes_left: NODES_MAX }
+    }
+
+    /// Reads the next piece: whole declarations.
+    ///
+    /// # Errors
+    ///
+    /// As for [`parse`](super::parse); what precedes the mistake is kept.
+    pub fn append(&mut self, text: &str) -> Result<()> {
+        let tokens = tokens(text)?;
+        // Aliases may precede the block that says how their bytes are ordered.
+        let order = |window: &[Token<'_>]| match window {
+            [Token { kind: Kind::Word("byte_order"), .. }, _, Token { kind: Kind::Word(order), .. }] => Some(*order == "be"),
+            _ => None,
+        };
+        let block = |window: &[Token<'_>]| window[0].kind == Kind::Word("trace") && window[1].kind == Kind::Sign("{");
+        if let Some(start) = tokens.windows(2).position(block) {
+            self.declarations.big_endian = tokens[start..].windows(3).find_map(order).unwrap_or_default();
+        }
+        self.scopes.truncate(1);
+        Input { parser: self, tokens, at: 0, depth: 0 }.file()
+    }
+
+    /// What has been declared so far.
+    pub fn declarations(&self) -> &Declarations {
+        &self.declarations
+    }
+
+    /// What has been declared.
+    pub fn into_declarations(self) -> Declarations {
+        self.declarations
+    }
+
+    pub(super) fn big_endian(&self) -> bool {
+        self.declarations.big_endian
+    }
+
+    pub(super) fn declare(&mut self, name: String, class: Type) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name, class);
+        }
+    }
+
+    /// A copy of a named type, charged to the budget.
+    pub(super) fn named(&mut self, name: &str, line: u32) -> Result<Type> {
+        let Some(class) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) else {
+            return Err(Error::metadata(line, format!("no type {name}")));
+        };
+        let nodes = class.nodes();
+        let class = class.clone();
+        self.nodes_left = self.nodes_left.checked_sub(nodes).ok_or_else(|| Error::metadata(line, "the types are too large"))?;
+        Ok(class)
+    }
+}
+
+impl Input<'_, '_> {
+    fn file(&mut self) -> Result<()> {
+        while let Some(token) = self.tokens.get(self.at) {
+            let next = self.tokens.get(self.at + 1).map(|token| &token.kind);
+            match (&token.kind, next) {
+                (Kind::Word("trace"), Some(Kind::Sign("{"))) => self.trace()?,
+                (Kind::Word("env"), Some(Kind::Sign("{"))) => self.environment()?,
+                (Kind::Word("clock"), Some(Kind::Sign("{"))) => self.clock()?,
+                (Kind::Word("stream"), Some(Kind::Sign("{"))) => self.stream()?,
+                (Kind::Word("event"), Some(Kind::Sign("{"))) => self.event()?,
+                (Kind::Word("callsite"), Some(Kind::Sign("{"))) => self.block(|_, _, _| Ok(()))?,
+                (Kind::Sign(";"), _) => self.at += 1,
+                _ => self.declaration()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A `typealias`, a `typedef`, or a named structure, enumeration or variant.
+    pub(super) fn declaration(&mut self) -> Result<()> {
+        if self.accept("typealias") {
+            let class = self.type_and_suffix()?;
+            self.expect(":=")?;
+            let mut name = self.word()?;
+            while let Some(Kind::Word(_)) = self.peek() {
+                name = name + " " + &self.word()?;
+            }
+            self.parser.declare(name, class);
+        } else if self.accept("typedef") {
+            let class = self.type_specifier()?;
+            let (name, class, _) = self.declarator(class)?;
+            self.parser.declare(name, class);
+        } else {
+            self.type_specifier()?;
+        }
+        self.expect(";")
+    }
+
+    /// Reads `WORD { ITEM; … };` and hands over each item's name and value.
+    fn block(&mut self, mut item: impl FnMut(&mut Self, &str, Item) -> Result<()>) -> Result<()> {
+        self.at += 1;
+        self.expect("{")?;
+        self.enter()?;
+        while !self.accept("}") {
+            let first = self.peek_word();
+            if matches!(first, Some("typealias" | "typedef")) || first.is_some() && !self.assigns() {
+                self.declaration()?;
+                continue;
+            }
+            let name = self.path()?;
+            if self.accept(":=") {
+                let class = self.type_and_suffix()?;
+                self.expect(";")?;
+                item(self, &name, Item::Type(class))?;
+            } else {
+                self.expect("=")?;
+                let value = self.value()?;
+                self.expect(";")?;
+                item(self, &name, Item::Value(value))?;
+            }
+        }
+        self.leave();
+        self.expect(";")
+    }
+
+    /// Whether an item begins here: a path, then `=` or `:=`.
+    fn assigns(&self) -> bool {
+        let rest = self.tokens[self.at..].iter().map(|token| &token.kind);
+        let mut rest = rest.skip_while(|kind| matches!(kind, Kind::Word(_) | Kind::Sign(".")));
+        matches!(rest.next(), Some(Kind::Sign("=" | ":=")))
+            && !matches!(self.tokens.get(self.at + 1).map(|token| &token.kind), Some(Kind::Word(_)))
+    }
+
+    fn trace(&mut self) -> Result<()> {
+        self.block(|this, name, item| {
+            match (name, item) {
+                ("uuid", Item::Value(Value::Text(text))) => this.parser.declarations.uuid = Some(this.uuid(&text)?),
+                ("packet.header", Item::Type(class)) => {
+                    this.parser.declarations.packet_header = Some(Arc::new(this.root(class)?));
+                }
+                ("major", Item::Value(Value::Number(major))) if major != 1 => {
+                    return Err(Error::unsupported(this.line(), format!("CTF {major}")));
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    fn environment(&mut self) -> Result<()> {
+        self.block(|this, name, item| {
+            let value = match item {
+                Item::Value(Value::Number(number)) => EnvValue::Int(number as i64),
+                Item::Value(Value::Text(text) | Value::Path(text)) => EnvValue::String(text),
+                Item::Type(_) => return Err(Error::metadata(this.line(), "type in the environment")),
+            };
+            this.parser.declarations.environment.push((name.to_owned(), value));
+            Ok(())
+        })
+    }
+
+    fn clock(&mut self) -> Result<()> {
+        let mut clock = Clock {
+            name: String::new(),
+            uuid: None,
+            description: String::new(),
+            frequency_hz: 1_000_000_000,
+            offset_s: 0,
+            offset_cycles: 0,
+        };
+        self.block(|this, name, item| {
+            match (name, item) {
+                ("name", Item::Value(Value::Text(text) | Value::Path(text))) => clock.name = text,
+                ("description", Item::Value(Value::Text(text))) => clock.description = text,
+                ("uuid", Item::Value(Value::Text(text))) => clock.uuid = Some(this.uuid(&text)?),
+                ("freq", Item::Value(Value::Number(number))) => clock.frequency_hz = this.unsigned(number)?.max(1),
+                ("offset_s", Item::Value(Value::Number(number))) => clock.offset_s = number as i64,
+                ("offset", Item::Value(Value::Number(number))) => clock.offset_cycles = number as i64,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        self.parser.declarations.clocks.push(clock);
+        Ok(())
+    }
+
+    fn stream(&mut self) -> Result<()> {
+        let mut stream = StreamClass::default();
+        self.block(|this, name, item| {
+            match (name, item) {
+                ("id", Item::Value(Value::Number(number))) => stream.id = this.unsigned(number)?,
+                ("packet.context", Item::Type(class)) => stream.packet_context = Some(this.root(class)?),
+                ("event.header", Item::Type(class)) => stream.event_header = Some(this.root(class)?),
+                ("event.context", Item::Type(class)) => stream.event_context = Some(this.root(class)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let mut names = Vec::new();
+        for root in [&stream.packet_context, &stream.event_header].into_iter().flatten() {
+            clock_names(&root.structure, &mut names);
+        }
+        names.dedup();
+        if let Some(name) = names.first() {
+            let line = self.line();
+            if names.len() > 1 {
+                return Err(Error::unsupported(line, format!("stream class {} with several clocks", stream.id)));
+            }
+            let found = self.parser.declarations.clocks.iter().find(|clock| clock.name == **name);
+            stream.clock = Some(found.cloned().ok_or_else(|| Error::metadata(line, format!("no clock {name}")))?);
+        }
+        if self.parser.declarations.stream(stream.id).is_some() {
+            return Err(Error::metadata(self.line(), format!("stream class {} is declared twice", stream.id)));
+        }
+        self.parser.declarations.streams.push(Arc::new(stream));
+        Ok(())
+    }
+
+    fn event(&mut self) -> Result<()> {
+        let mut event = EventClass::default();
+        self.block(|this, name, item| {
+            match (name, item) {
+                ("name", Item::Value(Value::Text(text) | Value::Path(text))) => event.name = text,
+                ("id", Item::Value(Value::Number(number))) => event.id = this.unsigned(number)?,
+                ("stream_id", Item::Value(Value::Number(number))) => event.stream_id = this.unsigned(number)?,
+                ("loglevel", Item::Value(Value::Number(number))) => event.level = Level::from_number(this.unsigned(number)?),
+                ("model.emf.uri", Item::Value(Value::Text(text))) => event.source = source(&text),
+                ("context", Item::Type(class)) => event.context = Some(this.root(class)?),
+                ("fields", Item::Type(class)) => event.fields = Some(this.root(class)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let line = self.line();
+        let streams = &mut self.parser.declarations.streams;
+        let Some(stream) = streams.iter_mut().find(|stream| stream.id == event.stream_id) else {
+            return Err(Error::metadata(line, format!("event class {:?} without its stream class", event.name)));
+        };
+        if let Some(other) = stream.events.get(&event.id) {
+            let (id, one, two) = (event.id, &other.name, &event.name);
+            return Err(Error::metadata(line, format!("event ID {id} for both {one:?} and {two:?}")));
+        }
+        Arc::make_mut(stream).events.insert(event.id, Arc::new(event));
+        Ok(())
+    }
+
+    fn root(&mut self, class: Type) -> Result<Root> {
+        match class {
+            Type::Structure(structure) => resolve::root(structure, self.line()),
+            _ => Err(Error::metadata(self.line(), "a structure is needed here")),
+        }
+    }
+
+    fn uuid(&self, text: &str) -> Result<[u8; 16]> {
+        let digits: Vec<u8> =
+            text.chars().filter(|&char| char != '-').filter_map(|char| Some(char.to_digit(16)? as u8)).collect();
+        let pairs: Vec<u8> = digits.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0)).collect();
+        pairs.try_into().map_err(|_| Error::metadata(self.line(), format!("{text:?} is no UUID")))
+    }
+
+    fn value(&mut self) -> Result<Value> {
+        let negative = self.accept("-");
+        match self.peek().cloned() {
+            Some(Kind::Number(number)) => {
+                self.at += 1;
+                Ok(Value::Number(if negative { -i128::from(number) } else { number.into() }))
+            }
+            Some(Kind::Text(text)) => {
+                self.at += 1;
+                Ok(Value::Text(text))
+            }
+            _ => Ok(Value::Path(self.path()?)),
+        }
+    }
+
+    /// Reads `{ NAME = VALUE; … }`, the attributes of a type.
+    pub(super) fn attributes(&mut self, mut attribute: impl FnMut(&mut Self, &str, Value) -> Result<()>) -> Result<()> {
+        self.expect("{")?;
+        while !self.accept("}") {
+            let name = self.path()?;
+            self.expect("=")?;
+            let value = self.value()?;
+            attribute(self, &name, value)?;
+            self.expect(";")?;
+        }
+        Ok(())
+    }
+
+    /// Words joined by dots.
+    pub(super) fn path(&mut self) -> Result<String> {
+        let mut path = self.word()?;
+        while self.accept(".") || self.accept("->") {
+            path = path + "." + &self.word()?;
+        }
+        Ok(path)
+    }
+
+    pub(super) fn unsigned(&self, number: i128) -> Result<u64> {
+        u64::try_from(number).map_err(|_| Error::metadata(self.line(), format!("{number} is out of range")))
+    }
+
+    pub(super) fn peek(&self) -> Option<&Kind<'_>> {
+        self.tokens.get(self.at).map(|token| &token.kind)
+    }
+
+    pub(super) fn peek_word(&self) -> Option<&str> {
+        match self.peek() {
+            Some(Kind::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+
+    pub(super) fn accept(&mut self, what: &str) -> bool {
+        let found = matches!(self.peek(), Some(Kind::Sign(sign)) if *sign == what) || self.peek_word() == Some(what);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Steps over a token that was looked at.
+    pub(super) fn skip(&mut self) {
+        self.at += 1;
+    }
+
+    pub(super) fn expect(&mut self, what: &'static str) -> Result<()> {
+        if self.accept(what) { Ok(()) } else { Err(self.unexpected(what)) }
+    }
+
+    pub(super) fn word(&mut self) -> Result<String> {
+        let word = self.peek_word().map(str::to_owned).ok_or_else(|| self.unexpected("a name"))?;
+        self.at += 1;
+        Ok(word)
+    }
+
+    pub(super) fn text(&mut self) -> Option<String> {
+        let Some(Kind::Text(text)) = self.peek() else { return None };
+        let text = text.clone();
+        self.at += 1;
+        Some(text)
+    }
+
+    pub(super) fn unexpected(&self, wanted: &str) -> Error {
+        let found = match self.peek() {
+            Some(Kind::Word(word)) => (*word).to_owned(),
+            Some(Kind::Number(number)) => number.to_string(),
+            Some(Kind::Text(text)) => format!("{text:?}"),
+            Some(Kind::Sign(sign)) => (*sign).to_owned(),
+            None => "the end".to_owned(),
+        };
+        Error::metadata(self.line(), format!("{wanted} is needed before {found}"))
+    }
+
+    /// The unit comment behind the token read last.
+    pub(super) fn unit(&mut self) -> Option<Box<str>> {
+        self.tokens.get_mut(self.at.checked_sub(1)?)?.unit.take()
+    }
+
+    /// Line of the token that is next, or of the last one.
+    pub(super) fn line(&self) -> u32 {
+        self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |token| token.line)
+    }
+
+    pub(super) fn enter(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > 80 {
+            return Err(Error::metadata(self.line(), "the types are nested too deep"));
+        }
+        self.parser.scopes.push(HashMap::new());
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+        self.parser.scopes.pop();
+    }
+}
+
+enum Item {
+    Type(Type),
+    Value(Value),
+}
+
+fn clock_names(structure: &Structure, names: &mut Vec<Box<str>>) {
+    for member in &structure.members {
+        match &member.class {
+            Type::Integer(integer) => names.extend(integer.clock.clone()),
+            Type::Structure(inner) => clock_names(inner, names),
+            Type::Variant(variant) => {
+                let members = variant.options.clone();
+                clock_names(&Structure { members, align: 1 }, names);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Takes apart what [`metadata`](crate::metadata) makes of a [`Source`]; other addresses are none of ours.
+fn source(uri: &str) -> Option<Source> {
+    let (rest, line) = uri.rsplit_once("#L")?;
+    let (file, function) = rest.split_once("?function=").unwrap_or((rest, ""));
+    Some(Source { file: percent_decode(file)?, line: line.parse().ok()?, function: percent_decode(function)? })
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut out = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first == b'%' {
+            let [high, low, tail @ ..] = tail else { return None };
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            out.push((digit(*high)? << 4 | digit(*low)?) as u8);
+            rest = tail;
+        } else {
+            out.push(*first);
+        }
+    }
+    String::from_utf8(out).ok()
+}
