@@ -3,6 +3,7 @@
 //! This is the reader's side and more general than [`schema`](crate::schema): any width, any alignment, bit fields, lengths and
 //! tags as the fields of their own that CTF makes of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use crate::schema::{Base, EnvValue, Label, Level, Source};
@@ -51,7 +52,7 @@ pub struct StreamClass {
     /// Context of every event record.
     pub event_context: Option<Root>,
     pub(crate) clock: Option<Clock>,
-    pub(crate) events: std::collections::HashMap<u64, Arc<EventClass>>,
+    pub(crate) events: HashMap<u64, Arc<EventClass>>,
 }
 
 /// One kind of event.
@@ -126,7 +127,7 @@ pub struct Integer {
 pub struct Enumeration {
     /// The value.
     pub integer: Integer,
-    /// Names of values; ranges may overlap.
+    /// Names of values, all ranges of a name next to each other; ranges may overlap.
     pub labels: Arc<[Label]>,
 }
 
@@ -256,10 +257,25 @@ impl Member {
 }
 
 impl Enumeration {
-    /// Names of a value.
+    /// Names of a value, each once.
     pub fn labels(&self, value: i128) -> impl Iterator<Item = &str> {
         let covers = move |label: &&Label| label.low <= value && value <= label.high;
-        self.labels.iter().filter(covers).map(|label| label.label.as_str())
+        let mut previous = None;
+        self.labels
+            .iter()
+            .filter(covers)
+            .map(|label| label.label.as_str())
+            .filter(move |&label| previous.replace(label) != Some(label))
+    }
+
+    /// Brings the ranges of each name together, in the order of the names' first appearance.
+    pub(crate) fn grouped(mut labels: Vec<Label>) -> Arc<[Label]> {
+        let mut first = HashMap::new();
+        for (place, label) in labels.iter().enumerate() {
+            first.entry(label.label.clone()).or_insert(place);
+        }
+        labels.sort_by_key(|label| first.get(&label.label).copied());
+        labels.into()
     }
 }
 

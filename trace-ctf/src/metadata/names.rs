@@ -81,7 +81,7 @@ pub(super) fn members(fields: &[Field]) -> Vec<MemberName> {
         .iter()
         .map(|field| {
             let name = format!("_{}", field.name);
-            (is_identifier(&name) && used.insert(name.clone())).then_some(name)
+            (is_identifier(&name) && used.insert(key(&name))).then_some(name)
         })
         .collect();
     for (field, name) in fields.iter().zip(&mut own) {
@@ -116,14 +116,23 @@ pub(crate) fn identifier(text: &str) -> String {
 }
 
 fn is_identifier(name: &str) -> bool {
-    !name.is_empty()
+    !matches!(name, "" | "_")
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && !TAKEN.contains(&name)
 }
 
 fn replaced(name: &str) -> String {
+    if name.is_empty() {
+        // An underscore alone would be stripped to nothing, which babeltrace2 refuses.
+        return "unnamed".to_owned();
+    }
     name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
+}
+
+/// What names must not have in common: babeltrace2 takes `_x` and `__x` for the same.
+fn key(name: &str) -> String {
+    name.trim_start_matches('_').to_owned()
 }
 
 fn unique(name: String, used: &mut HashSet<String>) -> String {
@@ -132,7 +141,7 @@ fn unique(name: String, used: &mut HashSet<String>) -> String {
     loop {
         // The candidates do not end.
         let candidate = candidates.next().unwrap_or_default();
-        if !TAKEN.contains(&candidate.as_str()) && used.insert(candidate.clone()) {
+        if !TAKEN.contains(&candidate.as_str()) && used.insert(key(&candidate)) {
             return candidate;
         }
     }
@@ -155,7 +164,7 @@ mod tests {
         assert_eq!(names(&[("x", text), ("_x_length", byte.clone())]), ["__x_length_2", "_x", "__x_length"]);
         assert_eq!(
             names(&[("Bool", byte.clone()), ("", byte.clone()), ("é", byte.clone()), ("1", byte)]),
-            ["_Bool_2", "_", "__", "_1"]
+            ["_Bool_2", "_unnamed", "__", "_1"]
         );
     }
 
@@ -164,6 +173,6 @@ mod tests {
         let class = FieldClass::Structure(Vec::new());
         let all: Vec<_> =
             ["Created", "int", "a b", "_int"].map(|name| VariantOption { name: name.into(), class: class.clone() }).into();
-        assert_eq!(options(&all).collect::<Vec<_>>(), ["Created", "_int", "_a_b", "__int"]);
+        assert_eq!(options(&all).collect::<Vec<_>>(), ["Created", "_int", "_a_b", "__int_2"]);
     }
 }

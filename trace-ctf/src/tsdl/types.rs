@@ -191,7 +191,7 @@ impl Input<'_, '_> {
                 return Err(self.unexpected(","));
             }
         }
-        self.keep(name, Type::Enumeration(Enumeration { integer, labels: labels.into() }))
+        self.keep(name, Type::Enumeration(Enumeration { integer, labels: Enumeration::grouped(labels) }))
     }
 
     fn number(&mut self) -> Result<i128> {

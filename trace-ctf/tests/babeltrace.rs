@@ -1,0 +1,149 @@
+//! babeltrace2 must read what we write without a complaint, and say what our reader says.
+
+mod common;
+
+use common::{assert_agreement, field, schema, write_trace};
+use proptest::prelude::*;
+use trace_ctf::schema::{Base, Field, FieldClass, Label, VariantOption};
+
+fn bits() -> impl Strategy<Value = u8> {
+    prop::sample::select(vec![8, 16, 32, 64])
+}
+
+fn name() -> impl Strategy<Value = String> {
+    let names = [
+        "id",
+        "type",
+        "r#type",
+        "a.b",
+        "a_b",
+        "a b",
+        "Bool",
+        "int",
+        "_x",
+        "x",
+        "x_length",
+        "_x_length",
+        "_x_tag",
+        "é",
+        "",
+        "9lives",
+        "enum",
+        "uint8_t",
+        "value",
+        "x_2",
+        "Created",
+        "none",
+    ];
+    prop::sample::select(names.to_vec()).prop_map(str::to_owned)
+}
+
+fn class() -> impl Strategy<Value = FieldClass> {
+    let base = prop::sample::select(vec![Base::Dec, Base::Hex, Base::Oct, Base::Bin]);
+    let integer = (bits(), any::<bool>(), base, any::<bool>()).prop_map(|(bits, signed, base, big_endian)| FieldClass::Integer {
+        bits,
+        signed,
+        base,
+        big_endian,
+    });
+    let leaf = prop_oneof![
+        4 => integer,
+        1 => prop::sample::select(vec![32, 64]).prop_map(|bits| FieldClass::Float { bits }),
+        1 => Just(FieldClass::Bool),
+        2 => bits().prop_map(|length_bits| FieldClass::String { length_bits }),
+        1 => Just(FieldClass::Redacted),
+        2 => enumeration(),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let option = (name(), inner.clone()).prop_map(|(name, class)| VariantOption { name, class });
+        prop_oneof![
+            fields(inner.clone(), 0..4).prop_map(FieldClass::Structure),
+            (inner.clone(), 0u32..4).prop_map(|(element, length)| FieldClass::Array { element: Box::new(element), length }),
+            (inner.clone(), bits())
+                .prop_map(|(element, length_bits)| FieldClass::Sequence { element: Box::new(element), length_bits }),
+            inner.prop_map(|inner| FieldClass::Optional(Box::new(inner))),
+            (prop::sample::select(vec![8, 16, 32]), prop::collection::vec(option, 1..4))
+                .prop_map(|(tag_bits, options)| FieldClass::Variant { tag_bits, options }),
+        ]
+    })
+}
+
+fn enumeration() -> impl Strategy<Value = FieldClass> {
+    let label = prop::sample::select(vec!["LRU", "a b", "q\"\\\n", "é", "int", ""]);
+    (bits(), any::<bool>(), prop::collection::vec((label, any::<i64>(), 0i128..300), 1..5)).prop_map(|(bits, signed, labels)| {
+        let (min, max) = if signed { (-(1i128 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
+        let label = |(label, low, span): (&str, i64, i128)| {
+            let low = (min + i128::from(low).rem_euclid(max - min + 1)).min(max);
+            Label { label: label.into(), low, high: (low + span).min(max) }
+        };
+        FieldClass::Enumeration { bits, signed, labels: labels.into_iter().map(label).collect() }
+    })
+}
+
+fn fields(
+    class: impl Strategy<Value = FieldClass> + 'static,
+    count: std::ops::Range<usize>,
+) -> impl Strategy<Value = Vec<Field>> {
+    let unit = prop::option::of(prop::sample::select(vec!["B", "µs", "*/ \"quoted\"", "a\\b\nc"]));
+    let field = (name(), class, unit).prop_map(|(name, class, unit)| Field { name, class, unit: unit.map(str::to_owned) });
+    prop::collection::vec(field, count)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_readers_agree(context in fields(class(), 0..3), payloads in prop::collection::vec(fields(class(), 0..5), 1..8),
+                          streams in 1u64..7, packets in 0u64..6, seed in any::<u64>()) {
+        let directory = tempfile::tempdir().unwrap();
+        let schema = schema(context, payloads);
+        let events = write_trace(directory.path(), &schema, streams, packets, seed);
+        let ours = assert_agreement(directory.path());
+        let declared = trace_ctf::tsdl::parse(&trace_ctf::metadata::write(&schema)).unwrap();
+        for class in schema.events() {
+            let event = declared.stream(class.stream_id.into()).unwrap().event(class.id.into()).unwrap();
+            prop_assert_eq!((&event.name, event.level, &event.source), (&class.name, class.level, &class.source));
+            let units = event.fields.iter().flat_map(|root| &root.structure.members).filter_map(|member| member.unit.as_deref());
+            prop_assert!(units.eq(class.fields.iter().filter_map(|field| field.unit.as_deref())));
+        }
+        prop_assert_eq!(ours.text.iter().filter(|&&byte| byte == b'\n').count() as u64, events);
+    }
+}
+
+#[test]
+fn metadata_that_grew_is_metadata_written_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let schema = schema(vec![field("vtid", FieldClass::signed(32))], vec![vec![field("n", FieldClass::unsigned(64))]; 3]);
+    write_trace(directory.path(), &schema, 3, 4, 99);
+    let mut text = trace_ctf::metadata::head(&schema.trace);
+    for class in schema.events() {
+        let section = trace_ctf::metadata::event(class);
+        assert!(section.trim_start().starts_with(trace_ctf::metadata::SIGNATURE));
+        text += &section;
+    }
+    assert_eq!(std::fs::read_to_string(directory.path().join("metadata")).unwrap(), text);
+    assert_agreement(directory.path());
+}
+
+#[test]
+fn an_empty_text_and_an_empty_payload() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = field("text", FieldClass::String { length_bits: 16 });
+    let schema = schema(Vec::new(), vec![vec![text], Vec::new()]);
+    let mut stream = common::StreamWriter::new(0, 0, 5_000_000_000);
+    stream.header.sequence = 1;
+    // Event 0 with a text of no bytes, event 30 without fields.
+    let mut content = Vec::new();
+    trace_ctf::schema::EventHeader::Compact.encode(0, 5_000_000_001, 5_000_000_000, &mut content);
+    content.extend([0, 0]);
+    trace_ctf::schema::EventHeader::Compact.encode(30, 5_000_000_002, 5_000_000_001, &mut content);
+    stream.header.timestamp_end = 5_000_000_002;
+    stream.header.content_bits = (84 + content.len() as u64) * 8;
+    stream.header.packet_bits = stream.header.content_bits;
+    stream.file.extend(stream.header.encode(&common::UUID));
+    stream.file.extend(content);
+    std::fs::write(directory.path().join("metadata"), trace_ctf::metadata::write(&schema)).unwrap();
+    std::fs::write(directory.path().join("chan_0"), &stream.file).unwrap();
+    let text = String::from_utf8(assert_agreement(directory.path()).text).unwrap();
+    assert!(text.contains("{ _text_length = 0, text = \"\" }\n") && text.ends_with("{ }\n"), "{text}");
+}
