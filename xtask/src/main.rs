@@ -1,2 +1,95 @@
-//! Ringtrace.
-fn main() {}
+//! The project's own commands: `cargo xtask help`.
+
+mod bench;
+mod check;
+mod ci;
+mod golden;
+mod link_matrix;
+mod process;
+mod readme;
+mod test;
+mod tidy;
+mod ui;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Builds, checks and measures Ringtrace. Start with `cargo xtask test`; before a change is handed in, `cargo xtask ci`.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// What the compiler says: formatting, clippy in each feature set, documentation, oldest supported Rust.
+    ///
+    /// Warnings are errors. The oldest supported compiler is used where rustup has it (`rustup toolchain install 1.85.0
+    /// --profile minimal`).
+    Check,
+    /// Every test: unit, integration, documentation, examples, the portable build, and without restartable sequences.
+    ///
+    /// What the macros accept and say is tested by `ui`, what they compile to by `golden`.
+    Test,
+    /// What the macros accept, and the messages they give where they do not.
+    Ui {
+        /// Write the messages of this run into the `.stderr` files. Read the difference before you commit it.
+        #[arg(long)]
+        bless: bool,
+    },
+    /// The machine code of a tracepoint that is off, and the stack that a firing takes, against the files in `tests/golden`.
+    ///
+    /// Needs objdump (Debian: binutils) and an x86-64 Linux machine.
+    Golden {
+        /// Write what this run produced as the expected code.
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Rules of the source that no compiler checks: layers, versions, where assembly and atomics may stand, file sizes.
+    Tidy,
+    /// Runs the commands of README.md in a copy of the repository, and compares what they print.
+    ///
+    /// Blocks of README.md are marked by comments before their fence: `<!-- run -->` runs it, `<!-- output -->` is what the
+    /// block before it prints (`…` stands for anything, digits are not compared), `<!-- file: PATH -->` is written to PATH,
+    /// `<!-- test -->` is the test command, which `.ci/run` runs.
+    Readme,
+    /// That every tracepoint and probe arrives, whatever the linker: GNU ld, lld, mold, section garbage collection, LTO.
+    ///
+    /// Also two versions of ringtrace in one program, shared objects, and the feature states of a library.
+    LinkMatrix {
+        /// All combinations; without it, one of each kind, as in `cargo xtask test`.
+        #[arg(long)]
+        full: bool,
+    },
+    /// The benchmarks: ratios to a bare clock read, in one run.
+    Bench {
+        /// Only benchmarks whose names match.
+        #[arg(long, value_name = "GLOB")]
+        only: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Passed on to the benchmark program.
+        #[arg(last = true)]
+        rest: Vec<String>,
+    },
+    /// Everything, in order, with the time of each step; what `.ci/run` runs.
+    Ci,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().verb {
+        Verb::Check => check::run()?.close(),
+        Verb::Test => test::run()?.close(),
+        Verb::Ui { bless } => ui::run(bless)?.close(),
+        Verb::Golden { bless } => golden::run(bless)?.close(),
+        Verb::Tidy => tidy::run()?.close(),
+        Verb::Readme => readme::run()?.close(),
+        Verb::LinkMatrix { full } => link_matrix::run(full)?.close(),
+        Verb::Bench { only, json, rest } => bench::run(only, json, rest),
+        Verb::Ci => ci::run()?.close(),
+    }
+}

@@ -1,0 +1,55 @@
+//! `cargo xtask check`.
+
+use crate::process::{Cmd, Tally};
+use crate::workspace::{Metadata, host, root, text};
+use anyhow::{Context, Result};
+
+/// What a no-default-features library or probe crate compiles.
+const NO_FEATURES: [&str; 4] = ["--package", "ringtrace", "--package", "trace-registry"];
+
+pub(crate) fn run() -> Result<Tally> {
+    let mut tally = Tally::default();
+    tally += cargo(["fmt", "--all", "--check"]).check()?;
+    tally += cargo(["clippy", "--workspace", "--all-targets"]).args(DENY_WARNINGS).check()?;
+    tally += cargo(["clippy", "--no-default-features", "--lib"]).args(NO_FEATURES).args(DENY_WARNINGS).check()?;
+    tally += cargo(["clippy", "--all-features", "--lib", "--package", "ringtrace"]).args(DENY_WARNINGS).check()?;
+    let host = host()?;
+    for cfg in ["ringtrace_portable", "ringtrace_off"] {
+        tally += cargo(["clippy", "--lib", "--package", "ringtrace", "--target", &host])
+            .env("RUSTFLAGS", format!("--cfg {cfg}"))
+            .args(DENY_WARNINGS)
+            .check()?;
+    }
+    // The command has the facade's name, and documentation of one would overwrite the other's.
+    tally += cargo(["doc", "--no-deps", "--workspace", "--exclude", "trace-cli", "--exclude", "xtask", "--exclude", "ui-tests"])
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .check()?;
+    tally += oldest_rust()?;
+    Ok(tally)
+}
+
+const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+
+fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Cmd {
+    Cmd::cargo().args(args).dir(root())
+}
+
+/// Compiles the libraries with the oldest Rust they support, where it is installed. Where it is not, clippy's
+/// `incompatible_msrv` and `tidy` still hold the known differences.
+fn oldest_rust() -> Result<Tally> {
+    let metadata = Metadata::of_workspace()?;
+    let facade = metadata.packages().iter().find(|p| p["name"] == "ringtrace").context("no package ringtrace")?;
+    let version = text(&facade["rust_version"]);
+    let installed = Cmd::new("rustup").args(["toolchain", "list"]).read().unwrap_or_default();
+    let Some(toolchain) = installed.split_whitespace().find(|t| t.starts_with(version)) else {
+        println!("Rust {version} is not installed: the libraries are not compiled with it here");
+        return Ok(Tally::default());
+    };
+    Cmd::new("rustup")
+        .args(["run", toolchain, "cargo", "check", "--package", "ringtrace", "--target-dir"])
+        .arg(metadata.target("oldest-rust"))
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO")
+        .dir(root())
+        .check()
+}

@@ -1,0 +1,38 @@
+//! `cargo xtask ci`.
+
+use crate::process::Tally;
+use crate::{check, golden, readme, test, tidy, ui};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+type Step = fn() -> Result<Tally>;
+
+/// Cheap steps first. The short link matrix is one of the workspace's tests.
+const STEPS: [(&str, Step); 6] = [
+    ("tidy", tidy::run),
+    ("check", check::run),
+    ("test", test::run),
+    ("ui", || ui::run(false)),
+    ("golden", || golden::run(false)),
+    ("readme", readme::run),
+];
+
+pub(crate) fn run() -> Result<Tally> {
+    let mut results: Vec<(&str, Tally, Duration)> = Vec::new();
+    for (name, step) in STEPS {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let tally = step().unwrap_or_else(|error| {
+            println!("{name}: {error:#}");
+            Tally::of(false)
+        });
+        results.push((name, tally, start.elapsed()));
+    }
+    println!("\n== summary");
+    let mut total = Tally::default();
+    for (name, tally, time) in results {
+        println!("{name:10} {:6.1} s  {tally}", time.as_secs_f64());
+        total += tally;
+    }
+    Ok(total)
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask test`.
+
+use crate::process::{Cmd, Tally};
+use crate::workspace::{Metadata, SourceFile, files, host, root};
+use anyhow::Result;
+use std::time::Duration;
+
+/// Examples end by themselves.
+const EXAMPLE_LIMIT: Duration = Duration::from_secs(120);
+
+pub(crate) fn run() -> Result<Tally> {
+    let metadata = Metadata::of_workspace()?;
+    let mut tally = Tally::default();
+    // Documentation tests are part of it.
+    tally += cargo(["test", "--workspace", "--exclude", "ui-tests", "--no-fail-fast"]).tests()?;
+    tally += examples(&metadata)?;
+
+    // Without assembly: what other systems run.
+    tally += cargo(["test", "--package", "trace-registry", "--package", "trace-runtime", "--lib", "--tests", "--no-fail-fast"])
+        .args(["--target", &host()?])
+        .env("RUSTFLAGS", "--cfg ringtrace_portable")
+        .env("CARGO_TARGET_DIR", metadata.target("portable"))
+        .tests()?;
+
+    // Without the C library's rseq areas: what old C libraries have.
+    tally += cargo(["test", "--package", "trace-registry", "--package", "trace-runtime", "--lib", "--tests", "--no-fail-fast"])
+        .env("GLIBC_TUNABLES", "glibc.pthread.rseq=0")
+        .tests()?;
+
+    tally += models(&metadata)?;
+    Ok(tally)
+}
+
+fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Cmd {
+    Cmd::cargo().args(args).dir(root())
+}
+
+/// Runs each example in a directory of its own, where its recordings go.
+fn examples(metadata: &Metadata) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for (package, example) in metadata.targets("example") {
+        // Built first, so that the limit is for the run alone.
+        if !cargo(["build", "--quiet", "--package", package, "--example", example]).passes()? {
+            tally += Tally::of(false);
+            continue;
+        }
+        let dir = tempfile::tempdir()?;
+        tally += Cmd::new(metadata.target("debug/examples").join(example)).dir(dir.path()).limit(EXAMPLE_LIMIT).check()?;
+    }
+    Ok(tally)
+}
+
+/// Models of the atomic protocols: tests whose names contain `loom`, compiled with `--cfg loom`.
+fn models(metadata: &Metadata) -> Result<Tally> {
+    let is_model = |f: &SourceFile| f.path.starts_with("trace-runtime/src/") && f.text.contains("loom::model");
+    let named = files()?.iter().any(is_model);
+    if !named {
+        return Ok(Tally::default());
+    }
+    cargo(["test", "--package", "trace-runtime", "--release", "--lib", "--tests", "--target", &host()?, "loom"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", metadata.target("loom"))
+        .tests()
+}
