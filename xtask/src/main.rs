@@ -14,6 +14,7 @@ mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// Builds, checks and measures Ringtrace. Start with `cargo xtask test`; before a change is handed in, `cargo xtask ci`.
 #[derive(Parser)]
@@ -80,16 +81,28 @@ enum Verb {
     Ci,
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().verb {
-        Verb::Check => check::run()?.close(),
-        Verb::Test => test::run()?.close(),
-        Verb::Ui { bless } => ui::run(bless)?.close(),
-        Verb::Golden { bless } => golden::run(bless)?.close(),
-        Verb::Tidy => tidy::run()?.close(),
-        Verb::Readme => readme::run()?.close(),
-        Verb::LinkMatrix { full } => link_matrix::run(full)?.close(),
+fn main() -> ExitCode {
+    match run(Cli::parse().verb) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether everything passed.
+fn run(verb: Verb) -> Result<bool> {
+    match verb {
+        Verb::Check => Ok(check::run()?.close()),
+        Verb::Test => Ok(test::run()?.close()),
+        Verb::Ui { bless } => Ok(ui::run(bless)?.close()),
+        Verb::Golden { bless } => Ok(golden::run(bless)?.close()),
+        Verb::Tidy => Ok(tidy::run()?.close()),
+        Verb::Readme => Ok(readme::run()?.close()),
+        Verb::LinkMatrix { full } => Ok(link_matrix::run(full)?.close()),
         Verb::Bench { only, json, rest } => bench::run(only, json, rest),
-        Verb::Ci => ci::run()?.close(),
+        Verb::Ci => Ok(ci::run()?.close()),
     }
 }
