@@ -162,6 +162,7 @@ pub struct Member {
     pub unit: Option<Box<str>>,
     /// Where its value is kept for what refers to it.
     pub(crate) slot: Option<u32>,
+    pub(crate) companion: bool,
 }
 
 /// One of several types, chosen by a tag.
@@ -253,6 +254,11 @@ impl Member {
     /// Name to show: without the underscore that keeps it from being a keyword.
     pub fn name(&self) -> &str {
         self.declared_name.strip_prefix('_').unwrap_or(&self.declared_name)
+    }
+
+    /// Whether it is only the length or the tag of the member that follows it.
+    pub fn is_companion(&self) -> bool {
+        self.companion
     }
 }
 

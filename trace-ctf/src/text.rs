@@ -10,7 +10,6 @@ pub use describe::describe;
 
 use crate::declared::{Base, Declarations, Enumeration, EnvValue, Integer};
 use crate::decode::Item;
-use crate::metadata::Uuid;
 use crate::reader::{Event, Loss, LossKind, Scope};
 
 const SECOND: i64 = 1_000_000_000;
@@ -75,7 +74,7 @@ impl Formatter {
     }
 
     /// Appends a sentence about a loss, without a line feed.
-    pub fn loss(&self, trace: &Declarations, loss: &Loss, out: &mut Vec<u8>) {
+    pub fn loss(&self, loss: &Loss, out: &mut Vec<u8>) {
         let what = match loss.kind {
             LossKind::DiscardedEvents => "event",
             LossKind::LostPackets => "packet",
@@ -95,13 +94,14 @@ impl Formatter {
             }
             _ => out.extend(b"(unknown time range)"),
         }
-        if let Some(uuid) = &trace.uuid {
-            let _ = write!(out, " in trace {}", Uuid(uuid));
+        if let Some(file) = &loss.file {
+            let _ = write!(out, " in {}", file.display());
         }
-        let _ = write!(out, ", stream class {}", loss.stream_class_id);
+        let _ = write!(out, " (stream class {}", loss.stream_class_id);
         if let Some(instance) = loss.stream_instance_id {
             let _ = write!(out, ", stream {instance}");
         }
+        out.push(b')');
     }
 
     /// Appends a time of day; before the epoch, seconds.

@@ -53,7 +53,7 @@ impl Merge {
     }
 
     /// Gives the next event or loss, or what is wrong with a stream, which then has ended.
-    pub fn next(&mut self) -> Option<Result<Entry<'_>>> {
+    pub fn next_entry(&mut self) -> Option<Result<Entry<'_>>> {
         if let Some(input) = self.given.take() {
             self.advance(input);
         }

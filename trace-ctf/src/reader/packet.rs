@@ -1,6 +1,7 @@
 //! Packets and the events in them.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::declared::{Declarations, EventClass, Root, StreamClass, Type};
@@ -171,6 +172,11 @@ impl Packet {
     /// Offset of the packet in its stream file, in bytes.
     pub fn byte_offset(&self) -> u64 {
         self.place.offset
+    }
+
+    /// The stream file it was read from.
+    pub fn file(&self) -> Option<&Arc<Path>> {
+        self.place.stream.as_ref()
     }
 
     /// Nanoseconds from the Unix epoch to the packet's begin and end.

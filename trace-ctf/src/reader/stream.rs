@@ -29,6 +29,8 @@ pub struct Loss {
     pub stream_class_id: u64,
     /// Stream, within its class.
     pub stream_instance_id: Option<u64>,
+    /// File in which records go on.
+    pub file: Option<Arc<Path>>,
 }
 
 /// What a loss is counted in.
@@ -40,9 +42,10 @@ pub enum LossKind {
     LostPackets,
 }
 
-/// The packets of a stream, in order.
+/// The packets of a stream, in order, each with what was lost since the one before it.
 ///
-/// After an error it ends.
+/// Its errors are [`Error::is_io`], [`Error::is_corrupt`], and [`Error::is_truncated`] where not even a header is whole; it ends
+/// with the first. A packet that is cut behind its header is given, and its [`events`](Packet::events) end with the error.
 #[derive(Debug)]
 pub struct Packets {
     trace: Arc<Declarations>,
@@ -61,32 +64,6 @@ struct OpenFile {
 impl Packets {
     pub(super) fn new(trace: Arc<Declarations>, files: impl IntoIterator<Item = Arc<Path>>) -> Self {
         Self { trace, files: files.into_iter().collect(), current: None, previous: None }
-    }
-
-    /// Reads the next packet, with what was lost since the one before it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::is_io`], [`Error::is_corrupt`], or [`Error::is_truncated`] where not even the header is whole. A packet that is
-    /// cut behind its header is given, and its [`events`](Packet::events) end with the error.
-    pub fn next(&mut self) -> Option<Result<(Packet, Vec<Loss>)>> {
-        loop {
-            match self.read() {
-                Ok(Some(packet)) => {
-                    let losses = self.losses(&packet);
-                    return Some(Ok((packet, losses)));
-                }
-                Ok(None) => match self.open() {
-                    Some(Ok(())) => {}
-                    Some(Err(error)) => return Some(Err(error)),
-                    None => return None,
-                },
-                Err(error) => {
-                    self.stop();
-                    return Some(Err(error));
-                }
-            }
-        }
     }
 
     /// Ends the stream.
@@ -149,7 +126,8 @@ impl Packets {
         let mut losses = Vec::new();
         let mut lose = |kind, count, begin, end| {
             let (stream_class_id, stream_instance_id) = (info.stream_class_id, info.stream_instance_id);
-            losses.push(Loss { kind, count, begin, end, stream_class_id, stream_instance_id });
+            let file = packet.file().cloned();
+            losses.push(Loss { kind, count, begin, end, stream_class_id, stream_instance_id, file });
         };
         let previous = self.previous.as_ref();
         let before = previous.and_then(|(_, end)| *end);
@@ -167,6 +145,30 @@ impl Packets {
         }
         self.previous = Some((info.clone(), end_ns));
         losses
+    }
+}
+
+impl Iterator for Packets {
+    type Item = Result<(Packet, Vec<Loss>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.read() {
+                Ok(Some(packet)) => {
+                    let losses = self.losses(&packet);
+                    return Some(Ok((packet, losses)));
+                }
+                Ok(None) => match self.open() {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => return Some(Err(error)),
+                    None => return None,
+                },
+                Err(error) => {
+                    self.stop();
+                    return Some(Err(error));
+                }
+            }
+        }
     }
 }
 

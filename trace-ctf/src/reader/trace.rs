@@ -30,6 +30,9 @@ pub struct Stream {
     files: Vec<Arc<Path>>,
 }
 
+/// A stream file and the time stamp it begins with.
+type TimedFile = (Option<u64>, Arc<Path>);
+
 /// Finds the directories at or below `path` that hold a trace, down to `depth` levels, in the order of their names.
 ///
 /// # Errors
@@ -130,7 +133,7 @@ impl Trace {
         };
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_stream).collect();
         files.sort();
-        let mut grouped: BTreeMap<(u64, u64), Vec<(Option<u64>, Arc<Path>)>> = BTreeMap::new();
+        let mut grouped: BTreeMap<(u64, u64), Vec<TimedFile>> = BTreeMap::new();
         let mut alone = Vec::new();
         for file in files {
             let file: Arc<Path> = file.into();

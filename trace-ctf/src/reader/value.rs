@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::decode::Item;
 
-/// A decoded value. Names are those of the metadata without their underscore.
+/// A decoded value. Names are those of the metadata without their underscore; lengths and tags are left out.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Value<'d> {
@@ -33,8 +33,17 @@ impl<'d> Value<'d> {
     pub(super) fn build(walk: impl FnOnce(&mut dyn FnMut(Item<'_, 'd>))) -> Self {
         let mut parts = Vec::new();
         let mut result = None;
+        let mut skip = false;
         walk(&mut |item| {
+            if core::mem::take(&mut skip) {
+                return;
+            }
             let mut done = match item {
+                // Its value is the next item: an integer or an enumeration.
+                Item::Member(member) if member.is_companion() => {
+                    skip = true;
+                    return;
+                }
                 Item::Unsigned(_, value) => Value::Unsigned(value),
                 Item::Signed(_, value) => Value::Signed(value),
                 Item::Float(_, value) => Value::Float(value),

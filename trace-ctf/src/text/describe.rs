@@ -40,14 +40,7 @@ pub fn describe(stream: &StreamClass, class: &EventClass) -> String {
 
 fn members(out: &mut String, all: &[Member], depth: usize) {
     for (place, member) in all.iter().enumerate() {
-        // A length or tag is part of the field it precedes.
-        let next = all.get(place + 1).map(|next| &next.class);
-        let is_extra = match next {
-            Some(Type::Sequence(sequence)) => sequence.length.name == member.declared_name,
-            Some(Type::Variant(variant)) => variant.tag.name == member.declared_name,
-            _ => false,
-        };
-        if is_extra {
+        if member.is_companion() {
             continue;
         }
         let extra = place.checked_sub(1).map(|place| &all[place].class);

@@ -52,6 +52,14 @@ impl Resolver {
             self.next += 1;
         }
         self.scope.truncate(outer);
+        for place in 1..structure.members.len() {
+            let companion = match &structure.members[place].class {
+                Type::Sequence(sequence) => &sequence.length,
+                Type::Variant(variant) => &variant.tag,
+                _ => continue,
+            };
+            structure.members[place - 1].companion = structure.members[place - 1].declared_name == companion.name;
+        }
         Ok(())
     }
 

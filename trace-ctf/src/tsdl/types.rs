@@ -124,7 +124,7 @@ impl Input<'_, '_> {
             if !names.insert(name.clone()) {
                 return Err(Error::metadata(line, format!("two members {name}")));
             }
-            members.push(Member { declared_name: name.into(), class, unit: self.unit(), slot: None });
+            members.push(Member { declared_name: name.into(), class, unit: self.unit(), slot: None, companion: false });
         }
         self.leave();
         Ok(members)

@@ -264,7 +264,7 @@ pub(crate) fn read(directory: &Path) -> Result<Ours, trace_ctf::Error> {
     let mut ours = Ours { text: Vec::new(), losses: Vec::new(), errors: trace.take_damage() };
     let mut formatter = Formatter::utc();
     let mut merge = trace.merge();
-    while let Some(entry) = merge.next() {
+    while let Some(entry) = merge.next_entry() {
         match entry {
             Ok(reader::Entry::Event(event)) => formatter.event(&event, &mut ours.text),
             Ok(reader::Entry::Loss(loss)) => ours.losses.push(loss),
@@ -293,14 +293,13 @@ pub(crate) fn assert_agreement(directory: &Path) -> Ours {
     assert!(ours.text == text, "{} bytes of ours, {} of babeltrace2: {messages}", ours.text.len(), text.len());
     assert!(notices.iter().all(|line| line.contains("WARNING: Tracer discarded ")), "{messages}");
     let mut theirs: Vec<String> =
-        notices.iter().map(|line| line.split("discarded ").nth(1).unwrap().split(" in trace").next().unwrap().into()).collect();
+        notices.iter().map(|line| line.split("discarded ").nth(1).unwrap().split(" in ").next().unwrap().into()).collect();
     let formatter = Formatter::utc();
-    let trace = OpenTrace::open(directory).unwrap();
     let sentence = |loss: &Loss| {
         let mut out = Vec::new();
-        formatter.loss(trace.declarations(), loss, &mut out);
+        formatter.loss(loss, &mut out);
         let out = String::from_utf8(out).unwrap();
-        out.split("discarded ").nth(1).unwrap().split(" in trace").next().unwrap().to_owned()
+        out.split("discarded ").nth(1).unwrap().split(" in ").next().unwrap().to_owned()
     };
     let mut mine: Vec<String> = ours.losses.iter().map(sentence).collect();
     mine.sort();
