@@ -1,0 +1,64 @@
+//! What goes wrong, and what to do about it.
+
+use std::fmt;
+use std::io::{self, Write as _};
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A trace could not be read.
+    Trace(trace_ctf::Error),
+    /// No trace was named and none lies here.
+    NothingHere { directory: String, error: Option<io::Error> },
+    /// The output could not be written.
+    Output(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trace(error) => write!(f, "{error}\n  {}", remedy(error)),
+            Self::NothingHere { directory, error: Some(error) } => {
+                write!(f, "{directory}: {error}\n  name the trace's directory: ringtrace view DIR")
+            }
+            Self::NothingHere { directory, error: None } => {
+                write!(f, "{directory}: no directory *.ringtrace in it\n  name the trace's directory: ringtrace view DIR")
+            }
+            Self::Output(error) => write!(f, "standard output: {error}\n  is the disk full?"),
+        }
+    }
+}
+
+impl From<trace_ctf::Error> for Failure {
+    fn from(error: trace_ctf::Error) -> Self {
+        Self::Trace(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// What to do about an error.
+pub(crate) fn remedy(error: &trace_ctf::Error) -> &'static str {
+    if error.is_no_trace() {
+        "name the directory that holds the file `metadata`, or one up to four levels above it"
+    } else if error.is_io() {
+        "check that it exists and that you may read it"
+    } else if error.is_unsupported() {
+        "this program reads plain CTF 1.8 metadata; babeltrace2 may read the trace"
+    } else if error.is_truncated() {
+        "its writer ended inside this packet; every event that is whole was read"
+    } else if error.is_corrupt() {
+        "what follows in this stream was left out; the other streams were read"
+    } else {
+        "the metadata is damaged; the streams cannot be read without it"
+    }
+}
+
+/// Tells something on the standard error stream, as well as that is possible.
+pub(crate) fn complain(what: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "ringtrace: {what}");
+}

@@ -1,0 +1,180 @@
+//! `ringtrace view`: events as text or JSON.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use trace_ctf::reader::{Entry, Event, Loss, LossKind, Merge};
+use trace_ctf::text::Formatter;
+
+use crate::failure::{Failure, complain, remedy};
+use crate::{Outcome, glob, json, open};
+
+/// Shows the events of a trace, in the order of their time stamps.
+///
+/// The text is that of babeltrace2. Discarded events, lost packets, damage and a closing summary are told on the standard
+/// error stream.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
+    directory: Option<PathBuf>,
+
+    /// Times in UTC instead of local time.
+    #[arg(long)]
+    utc: bool,
+
+    /// Only the first N events.
+    #[arg(long, value_name = "N", conflicts_with = "tail")]
+    head: Option<u64>,
+
+    /// Only the last N events.
+    #[arg(long, value_name = "N")]
+    tail: Option<usize>,
+
+    /// Only events whose name matches: * stands for any text, ? for any character.
+    #[arg(long, value_name = "GLOB")]
+    event: Option<String>,
+
+    /// One JSON object per line and event.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is counted on the way.
+#[derive(Debug, Default)]
+struct Summary {
+    events: u64,
+    shown: u64,
+    discarded_events: u64,
+    lost_packets: u64,
+    /// Losses that the trace does not count.
+    uncounted: bool,
+    damaged: u64,
+    stopped: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let mut traces = open::traces(arguments.directory.as_deref())?;
+    let mut summary = Summary::default();
+    for error in traces.iter_mut().flat_map(|trace| trace.take_damage()) {
+        summary.damage(&error);
+    }
+    let mut lines = Lines::new(arguments);
+    let mut merge = Merge::new(&traces);
+    let pattern = arguments.event.as_deref();
+    loop {
+        // Asked before the next event, so that `--head 0` shows none.
+        if arguments.head.is_some_and(|limit| summary.shown >= limit) {
+            summary.stopped = true;
+            break;
+        }
+        match merge.next_entry() {
+            None => break,
+            Some(Ok(Entry::Event(event))) => {
+                summary.events += 1;
+                if pattern.is_none_or(|pattern| glob::matches(pattern, event.name())) {
+                    summary.shown += 1;
+                    lines.event(&event)?;
+                }
+            }
+            Some(Ok(Entry::Loss(loss))) => {
+                summary.loss(&loss);
+                let mut sentence = Vec::new();
+                lines.formatter.loss(&loss, &mut sentence);
+                complain(format_args!("warning: {}", String::from_utf8_lossy(&sentence)));
+            }
+            Some(Err(error)) => summary.damage(&error),
+        }
+    }
+    lines.finish()?;
+    complain(format_args!("{summary}"));
+    Ok(if summary.damaged > 0 { Outcome::Partial } else { Outcome::Complete })
+}
+
+/// Where lines go.
+struct Lines<'a> {
+    arguments: &'a Arguments,
+    formatter: Formatter,
+    out: io::BufWriter<io::StdoutLock<'static>>,
+    line: Vec<u8>,
+    last: VecDeque<Vec<u8>>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(arguments: &'a Arguments) -> Self {
+        let formatter = if arguments.utc { Formatter::utc() } else { local() };
+        let out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        Self { arguments, formatter, out, line: Vec::new(), last: VecDeque::new() }
+    }
+
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.line.clear();
+        if self.arguments.json {
+            writeln!(self.line, "{}", json::event(event))?;
+        } else {
+            self.formatter.event(event, &mut self.line);
+        }
+        let Some(limit) = self.arguments.tail else { return self.out.write_all(&self.line) };
+        if limit > 0 {
+            // The line that falls out lends its memory to the next one.
+            let free = if self.last.len() == limit { self.last.pop_front() } else { None };
+            self.last.push_back(core::mem::replace(&mut self.line, free.unwrap_or_default()));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        for line in &self.last {
+            self.out.write_all(line)?;
+        }
+        self.out.flush()
+    }
+}
+
+fn local() -> Formatter {
+    let zone = TimeZone::system();
+    Formatter::local(move |seconds| Timestamp::from_second(seconds).map_or(0, |time| zone.to_offset(time).seconds()))
+}
+
+impl Summary {
+    fn loss(&mut self, loss: &Loss) {
+        let counter = match loss.kind {
+            LossKind::DiscardedEvents => &mut self.discarded_events,
+            LossKind::LostPackets => &mut self.lost_packets,
+        };
+        match loss.count {
+            Some(count) => *counter = counter.saturating_add(count),
+            None => self.uncounted = true,
+        }
+    }
+
+    fn damage(&mut self, error: &trace_ctf::Error) {
+        self.damaged += 1;
+        complain(format_args!("error: {error}\n  {}", remedy(error)));
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { events, shown, discarded_events, lost_packets, damaged, .. } = self;
+        if shown == events {
+            write!(f, "{events} events")?;
+        } else {
+            write!(f, "{shown} of {events} events")?;
+        }
+        if self.stopped {
+            write!(f, ", the rest was not read")?;
+        }
+        write!(f, ", {discarded_events} discarded events, {lost_packets} lost packets")?;
+        if self.uncounted {
+            write!(f, ", others before the first packet of a stream")?;
+        }
+        if *damaged > 0 {
+            write!(f, ", {damaged} damaged streams")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! The command from outside: output, messages, exit codes.
+
+#[path = "../../trace-ctf/tests/common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Random, StreamWriter, field, schema, write_trace};
+use serde_json::Value;
+use trace_ctf::metadata;
+use trace_ctf::schema::{Field, FieldClass, Label, Schema};
+
+fn ringtrace() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ringtrace"))
+}
+
+fn run(arguments: &[&str], directory: &Path) -> Output {
+    ringtrace().args(arguments).current_dir(directory).output().unwrap()
+}
+
+fn sample() -> Schema {
+    let reason = vec![Label { label: "LRU".into(), low: 1, high: 1 }];
+    let fields = vec![
+        Field { unit: Some("B".into()), ..field("bytes", FieldClass::unsigned(32)) },
+        field("path", FieldClass::String { length_bits: 16 }),
+        field("reason", FieldClass::Enumeration { bits: 8, signed: false, labels: reason }),
+        field("parent", FieldClass::Optional(Box::new(FieldClass::hex(64)))),
+        field("ok", FieldClass::Bool),
+    ];
+    schema(vec![field("vtid", FieldClass::signed(32))], vec![fields, Vec::new()])
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A trace in `NAME.ringtrace`, and the number of its events.
+fn recorded(directory: &Path, name: &str, seed: u64) -> u64 {
+    write_trace(&directory.join(name), &sample(), 3, 8, seed)
+}
+
+#[test]
+fn the_text_is_that_of_babeltrace2() {
+    let here = tempfile::tempdir().unwrap();
+    let events = recorded(here.path(), "a.ringtrace", 7);
+    for (zone, options) in [("UTC", &["view", "a.ringtrace"][..]), ("America/St_Johns", &["view"]), ("Asia/Kolkata", &["view"])] {
+        let ours = ringtrace().args(options).env("TZ", zone).current_dir(here.path()).output().unwrap();
+        let theirs = Command::new("babeltrace2").arg("a.ringtrace").env("TZ", zone).current_dir(here.path()).output().unwrap();
+        assert!(ours.stdout == theirs.stdout, "{zone}");
+        assert_eq!(ours.status.code(), Some(0));
+        let messages = text(&ours.stderr);
+        let (ours, theirs) =
+            (messages.matches("Tracer discarded").count(), text(&theirs.stderr).matches("Tracer discarded").count());
+        assert!(ours == theirs && ours > 0, "{messages}");
+        assert!(messages.lines().last().unwrap().starts_with(&format!("ringtrace: {events} events, ")), "{messages}");
+    }
+}
+
+#[test]
+fn head_tail_and_names() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "a.ringtrace", 7);
+    let all = text(&run(&["view", "--utc"], here.path()).stdout);
+    let lines: Vec<&str> = all.lines().collect();
+    let shown = |arguments: &[&str]| text(&run(arguments, here.path()).stdout).lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(shown(&["view", "--utc", "--head", "3"]), lines[..3]);
+    assert_eq!(shown(&["view", "--utc", "--head", "0"]), [""; 0]);
+    assert_eq!(shown(&["view", "--utc", "--tail", "2"]), lines[lines.len() - 2..]);
+    assert_eq!(shown(&["view", "--utc", "--tail", "0"]), [""; 0]);
+    let named = shown(&["view", "--utc", "--event", "app:event1*"]);
+    assert_eq!(named.len(), lines.iter().filter(|line| line.contains("app:event1")).count());
+    assert!(named.iter().all(|line| line.contains("app:event1")));
+    assert_eq!(run(&["view", "--head", "1", "--tail", "1"], here.path()).status.code(), Some(2));
+}
+
+#[test]
+fn json_lines() {
+    let here = tempfile::tempdir().unwrap();
+    let events = recorded(here.path(), "a.ringtrace", 9);
+    let output = text(&run(&["view", "--json"], here.path()).stdout);
+    let values: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(values.len() as u64, events);
+    let first = values.iter().find(|value| value["name"].as_str().unwrap().starts_with("app:event0")).unwrap();
+    assert!(first["timestamp_ns"].is_i64() && first["payload"]["path"].is_string(), "{first}");
+    assert!(first["payload"]["ok"].is_boolean() && first["payload"].get("_path_length").is_none(), "{first}");
+
+    let formats = text(&run(&["formats", "--json"], here.path()).stdout);
+    let values: Vec<Value> = formats.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(values.len(), 6);
+    let fields = values[0]["fields"].as_array().unwrap();
+    assert_eq!(fields.len(), 5);
+    assert_eq!((&fields[0]["unit"], &fields[1]["type"]["kind"]), (&"B".into(), &"text".into()));
+}
+
+#[test]
+fn formats_are_readable() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "a.ringtrace", 9);
+    let output = run(&["formats", "a.ringtrace"], here.path());
+    let expected = "name: app:event0\"\\é\nID: 0\nstream class: 0\nlevel: EMERG\nsource: src/a b.rs:7 (app::<f>)\n\
+                    context:\n    vtid: i32; size: 4\nfields:\n    bytes: u32; size: 4; unit: B\n    path: text, length u16\n";
+    assert!(text(&output.stdout).starts_with(expected), "{}", text(&output.stdout));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_newest_recording_and_traces_below() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "old.ringtrace", 3);
+    let count = |arguments: &[&str]| text(&run(arguments, here.path()).stdout).lines().count() as u64;
+    let newer = recorded(here.path(), "new.ringtrace/ust/process", 4);
+    let time = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
+    fs::File::open(here.path().join("new.ringtrace")).unwrap().set_modified(time).unwrap();
+    assert_eq!(count(&["view"]), newer);
+    let other = recorded(here.path(), "new.ringtrace/ust/other", 5);
+    assert_eq!(count(&["view", "new.ringtrace"]), newer + other);
+}
+
+#[test]
+fn what_cannot_be_read_says_where_and_what_to_do() {
+    let here = tempfile::tempdir().unwrap();
+    let failed = |arguments: &[&str], code: i32, phrases: &[&str]| {
+        let output = run(arguments, here.path());
+        let messages = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{messages}");
+        phrases.iter().for_each(|phrase| assert!(messages.contains(phrase), "{phrase} in {messages}"));
+    };
+    failed(&["view"], 1, &["no directory *.ringtrace", "ringtrace view DIR"]);
+    failed(&["view", "nowhere"], 1, &["nowhere: ", "check that it exists"]);
+    failed(&["view", "."], 1, &["no trace here", "`metadata`"]);
+    failed(&["view", "--nonsense"], 2, &["--nonsense"]);
+    fs::create_dir(here.path().join("bad")).unwrap();
+    fs::write(here.path().join("bad/metadata"), "/* CTF 1.8 */\ntrace { major = 1; nonsense };\n").unwrap();
+    failed(&["view", "bad"], 1, &["bad/metadata: line 2: ", "metadata is damaged"]);
+    fs::write(here.path().join("bad/metadata"), "\u{1e}{}").unwrap();
+    failed(&["formats", "bad"], 1, &["CTF 2 metadata is not supported", "babeltrace2"]);
+}
+
+#[test]
+fn a_cut_trace_shows_what_is_whole() {
+    let here = tempfile::tempdir().unwrap();
+    let schema = sample();
+    fs::write(here.path().join("metadata"), metadata::write(&schema)).unwrap();
+    let mut stream = StreamWriter::new(0, 0, 1000);
+    let mut random = Random::new(3);
+    stream.packet(&schema, 5, &mut random);
+    stream.packet(&schema, 5, &mut random);
+    let end = stream.entries[1].offset as usize + 100;
+    fs::write(here.path().join("chan_0"), &stream.file[..end]).unwrap();
+    let output = run(&["view", "."], here.path());
+    let messages = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{messages}");
+    assert!(text(&output.stdout).lines().count() >= 5);
+    assert!(messages.contains("chan_0: packet 2, byte ") && messages.contains("truncated"), "{messages}");
+    assert!(messages.contains("1 damaged streams"), "{messages}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let here = tempfile::tempdir().unwrap();
+    write_trace(&here.path().join("a.ringtrace"), &sample(), 3, 500, 11);
+    let mut child =
+        ringtrace().args(["view"]).current_dir(here.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("error"));
+}
+
+#[test]
+fn help_and_version() {
+    let here = tempfile::tempdir().unwrap();
+    let help = text(&run(&["--help"], here.path()).stdout);
+    assert!(help.contains("Exit codes:") && help.contains("view") && help.contains("formats"), "{help}");
+    let version = text(&run(&["--version"], here.path()).stdout);
+    assert_eq!(version.trim(), concat!("ringtrace ", env!("CARGO_PKG_VERSION")));
+}
