@@ -72,6 +72,13 @@ pub unsafe fn install(counters: *mut CpuCounters, entries: u32, sequenced: u32) 
     COUNTERS.store(counters, Ordering::Release);
 }
 
+/// Lets readers on CPUs below `sequenced` count by rseq from now on.
+///
+/// Readers that counted by locked additions before leave by either kind: the writer adds both up (RS-1).
+pub fn set_sequenced(sequenced: u32) {
+    SEQUENCED.store(sequenced.min(ENTRIES.load(Ordering::Relaxed)), Ordering::Relaxed);
+}
+
 /// Returns the table for the writer; empty before [`install`].
 pub fn counters() -> &'static [CpuCounters] {
     let table = COUNTERS.load(Ordering::Acquire);

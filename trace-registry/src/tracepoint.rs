@@ -14,7 +14,7 @@
 
 use crate::name::Name;
 use crate::probe::{Entry, Loss, ProbeList};
-use crate::read_side;
+use crate::read_side::{self, Section};
 use crate::sync::{AtomicPtr, Ordering};
 use crate::sys;
 use core::ptr;
@@ -42,7 +42,7 @@ pub trait Tracepoint {
 )]
 pub trait Argument {}
 
-impl<T: Copy + ?Sized> Argument for T {}
+impl<T: Copy> Argument for T {}
 
 /// Whether any probe is attached to a tracepoint.
 #[repr(transparent)]
@@ -126,29 +126,49 @@ static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);
 /// Async-signal-safe and wait-free, if `call` is.
 #[inline(always)]
 pub fn emit(gate: &Gate, call: impl Fn(&Entry)) {
-    let Some(thread) = sys::thread() else { return };
-    // Relaxed: only this thread and signal handlers in it, which restore the value before they return.
-    let nesting = thread.nesting.load(Ordering::Relaxed);
-    if nesting >= MAX_NESTING {
-        return count_nested(gate, nesting);
-    }
-    thread.nesting.store(nesting + 1, Ordering::Relaxed);
-    if let Some(section) = read_side::enter() {
-        if let Some(list) = ProbeList::of(gate, &section) {
+    let run = |section: &Section| {
+        if let Some(list) = ProbeList::of(gate, section) {
             for entry in list.entries() {
                 call(entry);
             }
         }
+    };
+    if !nest(run) {
+        count_nested(gate);
+    }
+}
+
+/// Runs `record` in a read-side critical section, counted as nesting. Returns false, without running it, where the thread is
+/// nested too deep already.
+///
+/// # Signal safety
+///
+/// Async-signal-safe and wait-free, if `record` is.
+#[inline(always)]
+pub fn within(record: impl FnOnce()) -> bool {
+    nest(|_| record())
+}
+
+#[inline(always)]
+fn nest(run: impl FnOnce(&Section)) -> bool {
+    // No block: no run time either, so nothing can be attached.
+    let Some(thread) = sys::thread() else { return true };
+    // Relaxed: only this thread and signal handlers in it, which restore the value before they return.
+    let nesting = thread.nesting.load(Ordering::Relaxed);
+    if nesting >= MAX_NESTING {
+        return nesting & sys::UNTRACED != 0;
+    }
+    thread.nesting.store(nesting + 1, Ordering::Relaxed);
+    if let Some(section) = read_side::enter() {
+        run(&section);
     }
     thread.nesting.store(nesting, Ordering::Relaxed);
+    true
 }
 
 #[cold]
 #[inline(never)]
-fn count_nested(gate: &Gate, nesting: u32) {
-    if nesting & sys::UNTRACED != 0 {
-        return;
-    }
+fn count_nested(gate: &Gate) {
     let Some(section) = read_side::enter() else {
         return;
     };

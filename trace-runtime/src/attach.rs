@@ -1,0 +1,206 @@
+//! Attachment: which probes run, and into which sessions they record.
+//!
+//! The control lock guards what decides that: the sessions, their rules, the probes that panicked. Under it the lists of
+//! the tracepoints concerned are made anew and published; the old ones are retired. Nothing here waits for a grace period.
+
+#![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
+use crate::error::{Error, Kind, Result};
+use crate::rcu;
+use crate::rule::Rule;
+use crate::session::Inner;
+use arc_swap::ArcSwap;
+use once_cell::race::OnceBox;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use trace_registry::probe::{Entry, ProbeList, Target};
+use trace_registry::registry::{self, Match};
+use trace_registry::sync::Ordering;
+use trace_registry::{ProbeDescriptor, TracepointDescriptor};
+
+/// A probe with its name, which is made only once.
+pub(crate) struct NamedProbe {
+    pub(crate) probe: &'static ProbeDescriptor,
+    pub(crate) name: String,
+}
+
+/// The tracepoints that have probes, and those.
+struct Site {
+    tracepoint: &'static TracepointDescriptor,
+    probes: Vec<NamedProbe>,
+}
+
+fn sites() -> &'static [Site] {
+    static SITES: OnceBox<Vec<Site>> = OnceBox::new();
+    SITES.get_or_init(|| {
+        // By the address of the descriptor: a tracepoint is one static.
+        let mut sites: BTreeMap<usize, Site> = BTreeMap::new();
+        for probe in registry::probes() {
+            let tracepoint = (probe.tracepoint)();
+            let site = sites
+                .entry(std::ptr::from_ref(tracepoint).addr())
+                .or_insert_with(|| Site { tracepoint, probes: Vec::new() });
+            site.probes.push(NamedProbe { probe, name: probe.name().to_string() });
+        }
+        Box::new(sites.into_values().collect())
+    })
+}
+
+pub(crate) fn probes() -> impl Iterator<Item = &'static NamedProbe> + Clone {
+    sites().iter().flat_map(|s| &s.probes)
+}
+
+/// What the control lock guards.
+#[derive(Default)]
+pub(crate) struct Control {
+    /// Probes that panicked, by address: they are attached to nothing any more.
+    detached: Vec<usize>,
+}
+
+static CONTROL: Mutex<Control> = Mutex::new(Control { detached: Vec::new() });
+
+/// The sessions that exist, recording or not. Changed under the control lock; the consumer takes it without.
+static SESSIONS: OnceBox<ArcSwap<Vec<Arc<Inner>>>> = OnceBox::new();
+
+fn table() -> &'static ArcSwap<Vec<Arc<Inner>>> {
+    SESSIONS.get_or_init(|| Box::new(ArcSwap::from_pointee(Vec::new())))
+}
+
+/// Returns the sessions that exist.
+pub(crate) fn sessions() -> Arc<Vec<Arc<Inner>>> {
+    table().load_full()
+}
+
+pub(crate) fn control() -> MutexGuard<'static, Control> {
+    rcu::lock(&CONTROL)
+}
+
+impl Control {
+    pub(crate) fn add(&mut self, session: Arc<Inner>) {
+        let mut sessions = Vec::clone(&sessions());
+        sessions.push(session);
+        table().store(Arc::new(sessions));
+    }
+
+    pub(crate) fn remove(&mut self, session: &Inner) {
+        let kept = sessions().iter().filter(|s| !std::ptr::eq(&***s, session)).cloned().collect();
+        table().store(Arc::new(kept));
+    }
+
+    /// Makes and publishes the lists of all tracepoints with a probe that `concerns`. On an error the lists stay as they were.
+    pub(crate) fn publish(&mut self, concerns: impl Fn(&NamedProbe) -> bool) -> Result<()> {
+        let sessions = sessions();
+        let mut lists = Vec::new();
+        for site in sites().iter().filter(|s| s.probes.iter().any(&concerns)) {
+            lists.push((site.tracepoint, self.list(site, &sessions)?));
+        }
+        let mut retired = 0;
+        for (tracepoint, list) in lists {
+            let list = list.map_or(std::ptr::null_mut(), |l| Box::into_raw(Box::new(l)));
+            retired = retire_list(tracepoint.gate.publish(list)).max(retired);
+        }
+        if retired >= rcu::RETIRED_HASTE {
+            crate::consumer::hurry();
+        }
+        Ok(())
+    }
+
+    /// The list of one tracepoint; `None`: no session wants any of its probes.
+    fn list(&self, site: &Site, sessions: &[Arc<Inner>]) -> Result<Option<ProbeList>> {
+        let mut entries = Vec::new();
+        for named in site.probes.iter().filter(|p| !self.is_detached(p.probe)) {
+            let mut wanted = false;
+            let mut targets: Vec<Target> = Vec::new();
+            for session in sessions.iter().filter(|s| s.is_recording()) {
+                if session.wants(named) {
+                    wanted = true;
+                    targets.extend(session.target(named)?);
+                }
+            }
+            if wanted {
+                entries.push(Entry::new(named.probe, targets.into_boxed_slice()));
+            }
+        }
+        Ok((!entries.is_empty()).then(|| ProbeList::new(entries.into_boxed_slice())))
+    }
+
+    fn is_detached(&self, probe: &ProbeDescriptor) -> bool {
+        self.detached.contains(&std::ptr::from_ref(probe).addr())
+    }
+
+    /// Detaches the probes that panicked since the last call, and returns them.
+    pub(crate) fn detach_panicked(&mut self) -> Vec<&'static NamedProbe> {
+        // Relaxed: a count; the next call sees what this one misses.
+        let panicked = |p: &&NamedProbe| p.probe.panics.load(Ordering::Relaxed) > 0;
+        let new: Vec<_> = probes().filter(panicked).filter(|p| !self.is_detached(p.probe)).collect();
+        self.detached.extend(new.iter().map(|p| std::ptr::from_ref(p.probe).addr()));
+        // An error here is of another session; that probe is then out of service by its null function all the same.
+        let _ = self.publish(|p| new.iter().any(|n| std::ptr::eq(n.probe, p.probe)));
+        new
+    }
+}
+
+/// Hands a list that no gate points to any more to the reclaimer. Returns how many objects wait there.
+fn retire_list(list: *mut ProbeList) -> usize {
+    if list.is_null() {
+        return rcu::retired();
+    }
+    // SAFETY: `publish` made it by `Box::into_raw` and returned it once; readers may still have it, hence the grace period.
+    rcu::retire(unsafe { Box::from_raw(list) })
+}
+
+/// Checks what a rule stands for now.
+///
+/// # Errors
+///
+/// [`Error::is_rule`] if an exact name is no probe's, or is the end of more than one name. A pattern without a match is a
+/// warning: it may match probes of modules that are loaded later.
+pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()> {
+    match registry::find(&rule.glob, probes(), |p| p.name.clone()) {
+        Match::Some(found) => {
+            if rule.glob.is_exact() {
+                // A suffix becomes the whole name.
+                rule.glob = trace_registry::Glob::new(&found[0].name);
+            }
+            Ok(())
+        }
+        Match::NoneByGlob => {
+            let unprobed = unprobed(rule);
+            if unprobed.is_empty() {
+                warnings.push(format!("`{}` matches no probe", rule.glob));
+            }
+            warnings.extend(unprobed);
+            Ok(())
+        }
+        Match::NoneByName { near } => {
+            let name = rule.glob.as_str().to_owned();
+            Err(Error::from(Kind::UnknownName { name, near, unprobed: unprobed(rule).into_iter().next() }))
+        }
+        Match::Ambiguous { candidates } => {
+            Err(Error::from(Kind::Ambiguous { name: rule.glob.as_str().to_owned(), candidates }))
+        }
+    }
+}
+
+/// What to do about tracepoints that a rule means but that have no probe.
+fn unprobed(rule: &Rule) -> Vec<String> {
+    let probed: Vec<usize> = sites().iter().map(|s| std::ptr::from_ref(s.tracepoint).addr()).collect();
+    let candidates = registry::tracepoints().iter().filter(|t| !probed.contains(&std::ptr::from_ref(*t).addr()));
+    match registry::find(&rule.glob, candidates, |t| t.name.to_string()) {
+        Match::Some(tracepoints) => tracepoints
+            .into_iter()
+            .map(|t| {
+                format!(
+                    "{} is declared at {} but no probe for it is linked; name the crate that has it once \
+                     (use storage_probes as _;), or declare it #[tracepoint(record)]",
+                    t.name, t.location
+                )
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the last rule that matches takes the probe.
+pub(crate) fn decides(rules: &[Rule], probe: &NamedProbe) -> bool {
+    rules.iter().rev().find(|r| r.matches(probe.probe, &probe.name)).is_some_and(|r| !r.excludes)
+}

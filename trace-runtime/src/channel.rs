@@ -1,0 +1,200 @@
+//! A channel: the ring buffers of a session, and what is appended to them.
+#![expect(unsafe_code, reason = "targets reach their channel by address")]
+
+use crate::context::Context;
+use crate::error::{Kind, Result};
+use crate::metadata;
+use crate::process::Process;
+use crate::ring_buffer::{self, ClockKind, Config, Core, HeaderKind, Mode, Outcome, Placement};
+use crate::rcu::lock;
+use std::sync::Mutex;
+use trace_ctf::schema as ctf;
+use trace_registry::event_id::{EventIds, EventKey};
+use trace_registry::field::Finished;
+use trace_registry::probe::{Loss, Target};
+use trace_registry::sync::{AtomicU64, Ordering};
+use trace_registry::{EventClass, Level};
+
+/// The ring buffers of a session, with everything that a target needs at run time.
+///
+/// # Invariants
+///
+/// - CH-1: A channel outlives every list that holds a target of it by a grace period: the session keeps it until its lists
+///   were retired and reclaimed.
+pub(crate) struct Channel {
+    pub(crate) core: Core,
+    process: &'static Process,
+    pub(crate) context: Context,
+    pub(crate) header: HeaderKind,
+    pub(crate) redact: bool,
+    append: Append,
+    ids: Mutex<EventIds>,
+    /// Records in which a value was cut.
+    cut: AtomicU64,
+}
+
+type Append = unsafe fn(&Target, &mut Finished<'_>);
+
+impl Channel {
+    pub(crate) fn new(core: Core, process: &'static Process, plan: Plan, context: Context, redact: bool) -> Channel {
+        Channel {
+            core,
+            process,
+            context,
+            header: plan.header,
+            redact,
+            append: plan.append(),
+            ids: Mutex::default(),
+            cut: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of payload that a record may have.
+    pub(crate) fn payload_limit(&self) -> usize {
+        self.core.largest_record().saturating_sub(ring_buffer::LONGEST_HEADER + self.context.size())
+    }
+
+    /// Returns the event ID of a class; where it is new, after `describe` has written its descriptions.
+    pub(crate) fn event_id(
+        &self,
+        name: &str,
+        level: Level,
+        class: &'static EventClass,
+        least: usize,
+        describe: impl FnOnce([ctf::EventClass; 2]) -> Result<()>,
+    ) -> Result<u32> {
+        if least > self.payload_limit() {
+            return Err(Kind::ClassTooLarge { class: class.name, least, limit: self.payload_limit() }.into());
+        }
+        let (id, new) = lock(&self.ids).assign(EventKey { name: name.to_owned(), level, class });
+        if new {
+            let of = |stream| metadata::event(stream, id, name, level, class, self.redact);
+            describe([of(metadata::RINGS), of(metadata::FALLBACK)])?;
+        }
+        Ok(id)
+    }
+
+    /// Makes a target for the channel's present generation.
+    pub(crate) fn target(&self, event_id: u32) -> Target {
+        let limit = u32::try_from(self.payload_limit()).unwrap_or(u32::MAX);
+        // SAFETY: both functions may be called from any thread and signal handler (see there); CH-1.
+        unsafe {
+            Target::new(self.append, lose, std::ptr::from_ref(self).cast(), event_id, limit, self.redact, self.core.generation())
+        }
+    }
+
+    /// How many records hold a value that was cut.
+    pub(crate) fn cut_records(&self) -> u64 {
+        self.cut.load(Ordering::Relaxed)
+    }
+}
+
+/// The compile-time configuration of the rings, chosen at run time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) mode: Mode,
+    pub(crate) clock: ClockKind,
+    pub(crate) header: HeaderKind,
+    pub(crate) placement: Placement,
+}
+
+/// One of the configurations that a [`Plan`] can choose.
+struct Chosen<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool>;
+
+impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool> Config
+    for Chosen<OVERWRITE, CLOCK, LARGE, BY_CID>
+{
+    const MODE: Mode = if OVERWRITE { Mode::Overwrite } else { Mode::Discard };
+    const CLOCK: ClockKind = match CLOCK {
+        0 => ClockKind::Raw,
+        1 => ClockKind::Ordered,
+        _ => ClockKind::Os,
+    };
+    const HEADER: HeaderKind = if LARGE { HeaderKind::Large } else { HeaderKind::Compact };
+    const PLACEMENT: Placement = if BY_CID { Placement::MmCid } else { Placement::Cpu };
+}
+
+/// Calls `$function::<C>` with the `C` that a plan stands for.
+macro_rules! with_config {
+    ($plan:expr, $C:ident => $body:expr) => {{
+        macro_rules! placement {
+            ($overwrite:literal, $clock:literal, $large:literal) => {
+                match $plan.placement {
+                    Placement::Cpu => {
+                        type $C = Chosen<$overwrite, $clock, $large, false>;
+                        $body
+                    }
+                    Placement::MmCid => {
+                        type $C = Chosen<$overwrite, $clock, $large, true>;
+                        $body
+                    }
+                }
+            };
+        }
+        macro_rules! header {
+            ($overwrite:literal, $clock:literal) => {
+                match $plan.header {
+                    HeaderKind::Compact => placement!($overwrite, $clock, false),
+                    HeaderKind::Large => placement!($overwrite, $clock, true),
+                }
+            };
+        }
+        macro_rules! clock {
+            ($overwrite:literal) => {
+                match $plan.clock {
+                    ClockKind::Raw => header!($overwrite, 0),
+                    ClockKind::Ordered => header!($overwrite, 1),
+                    ClockKind::Os | ClockKind::None => header!($overwrite, 2),
+                }
+            };
+        }
+        match $plan.mode {
+            Mode::Discard => clock!(false),
+            Mode::Overwrite => clock!(true),
+        }
+    }};
+}
+pub(crate) use with_config;
+
+impl Plan {
+    fn append(self) -> Append {
+        with_config!(self, C => append::<C>)
+    }
+}
+
+/// Appends a payload to the channel of `target`.
+///
+/// # Safety
+///
+/// `target` was made by [`Channel::target`] and is in a list that the caller reads, or its channel is held (CH-1).
+///
+/// # Signal safety
+///
+/// Async-signal-safe and wait-free.
+unsafe fn append<C: Config>(target: &Target, payload: &mut Finished<'_>) {
+    // SAFETY: the caller's duty.
+    let channel = unsafe { &*target.channel().cast::<Channel>() };
+    let tid = channel.context.put(channel.process, payload);
+    let total = payload.total() + channel.context.size();
+    // SAFETY: the pieces name initialised bytes that outlive this call (PL-1, PL-3), `total` is their sum, and `C` is the
+    // configuration that the core was created with.
+    let outcome =
+        unsafe { ring_buffer::append::<C>(&channel.core, target.generation, target.event_id, payload.pieces(), total, tid) };
+    if payload.is_cut() && outcome == Outcome::Recorded {
+        channel.cut.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a firing that was not recorded.
+///
+/// # Safety
+///
+/// As for [`append`].
+unsafe fn lose(target: &Target, loss: Loss) {
+    // SAFETY: the caller's duty.
+    let channel = unsafe { &*target.channel().cast::<Channel>() };
+    // A target of an earlier generation, or of the parent process, is off: what it does not record is no loss.
+    if target.generation == channel.core.generation() {
+        channel.core.count_loss(loss);
+    }
+}

@@ -1,0 +1,181 @@
+//! The consumer's thread: delivers, reclaims, detaches probes that panicked, refines the clock.
+//!
+//! One thread for the process, all signals blocked, never traced itself. It polls: often while rings fill fast, at most ten
+//! times a second when nothing happens. Writers never wake it.
+//!
+//! # Invariants
+//!
+//! - CO-1: Only this thread reads rings and moves their `consumed` positions.
+//! - CO-2: It holds neither the control lock nor a delivery lock while it waits for a grace period (WR-2).
+
+use crate::attach;
+use crate::error::{Error, Kind, Result};
+use crate::process;
+use crate::rcu::{self, lock};
+use crate::session::Inner;
+use crate::sys;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What other threads ask of the consumer's.
+pub(crate) enum Request {
+    /// End the recording of a session and deliver it.
+    Stop(Arc<Inner>, Sender<Result<()>>),
+    /// The same, then forget the session.
+    Destroy(Arc<Inner>, Option<Sender<Result<()>>>),
+    /// Run a round now.
+    Hurry,
+}
+
+static REQUESTS: Mutex<Option<Sender<Request>>> = Mutex::new(None);
+
+/// Starts the thread if it does not run.
+pub(crate) fn ensure_running() -> Result<()> {
+    let mut requests = lock(&REQUESTS);
+    if requests.is_none() {
+        let (sender, receiver) = channel();
+        let body = move || {
+            sys::mark_thread_untraced();
+            Consumer::new(receiver).run();
+        };
+        sys::spawn_with_signals_blocked("ringtrace", body)
+            .map_err(|e| Error::io("cannot start the consumer's thread of", "this process", e))?;
+        *requests = Some(sender);
+        sys::at_exit(stop_all);
+    }
+    Ok(())
+}
+
+fn send(request: Request) -> Result<()> {
+    let sent = lock(&REQUESTS).as_ref().is_some_and(|r| r.send(request).is_ok());
+    if sent { Ok(()) } else { Err(Kind::Off("its consumer's thread has ended").into()) }
+}
+
+/// Sends a request and waits for the answer.
+pub(crate) fn request(make: impl FnOnce(Sender<Result<()>>) -> Request) -> Result<()> {
+    let (reply, answer) = channel();
+    send(make(reply))?;
+    answer.recv().unwrap_or_else(|_| Err(Kind::Off("its consumer's thread has ended").into()))
+}
+
+/// Makes the thread run a round without delay.
+pub(crate) fn hurry() {
+    // Without the thread there is nothing to hurry.
+    let _ = send(Request::Hurry);
+}
+
+/// Ends a session, and waits for that if `wait`.
+pub(crate) fn destroy(session: &Arc<Inner>, wait: bool) {
+    // The thread reports a failure of the output itself.
+    let _ = if wait {
+        request(|reply| Request::Destroy(session.clone(), Some(reply)))
+    } else {
+        send(Request::Destroy(session.clone(), None))
+    };
+}
+
+/// At the end of the process: what is recorded is delivered, whoever still holds the sessions.
+extern "C" fn stop_all() {
+    if !process::get().is_some_and(process::Process::is_alive) || process::may_wait("").is_err() {
+        return; // a forked child, or a probe that ended the process: the rings stay for `ringtrace recover`
+    }
+    for session in attach::sessions().iter() {
+        destroy(session, true);
+        if let Some(path) = session.announced_path() {
+            eprintln!("ringtrace: {} in {}", session.statistics(), path.display());
+        }
+    }
+}
+
+/// Intervals between rounds.
+const SHORTEST: Duration = Duration::from_micros(500);
+const LONGEST: Duration = Duration::from_millis(100);
+/// What is committed is delivered at least so often.
+const PERIOD: Duration = Duration::from_secs(1);
+
+struct Consumer {
+    requests: Receiver<Request>,
+    interval: Duration,
+    last_cut: Instant,
+    panics: u64,
+}
+
+impl Consumer {
+    fn new(requests: Receiver<Request>) -> Consumer {
+        Consumer { requests, interval: LONGEST, last_cut: Instant::now(), panics: 0 }
+    }
+
+    fn run(mut self) {
+        // What a process that loaded us late could not do early without delay.
+        if sys::register_membarrier() {
+            process::use_sequences();
+        }
+        loop {
+            match self.requests.recv_timeout(self.interval) {
+                Ok(Request::Stop(session, reply)) => {
+                    // Whoever asked may have gone.
+                    let _ = reply.send(stop(&session));
+                }
+                Ok(Request::Destroy(session, reply)) => {
+                    let result = stop(&session);
+                    attach::control().remove(&session);
+                    session.remove_files();
+                    if let Some(reply) = reply {
+                        let _ = reply.send(result);
+                    }
+                }
+                Ok(Request::Hurry) | Err(RecvTimeoutError::Timeout) => self.round(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn round(&mut self) {
+        let cut = self.last_cut.elapsed() >= PERIOD;
+        if cut {
+            self.last_cut = Instant::now();
+        }
+        let mut fullness = 0;
+        for session in attach::sessions().iter().filter(|s| s.is_recording()) {
+            fullness = fullness.max(session.round(cut).fullness);
+        }
+        self.interval = match fullness {
+            64.. => self.interval / 4,
+            16.. => self.interval / 2,
+            _ => self.interval * 2,
+        }
+        .clamp(SHORTEST, LONGEST);
+        self.detach_panicked();
+        rcu::reclaim();
+        if let Some(process) = process::get() {
+            process.clock.refine();
+        }
+    }
+
+    fn detach_panicked(&mut self) {
+        let panics = trace_registry::probe::PANICS.load(std::sync::atomic::Ordering::Relaxed);
+        if panics == self.panics {
+            return;
+        }
+        self.panics = panics;
+        let detached = attach::control().detach_panicked();
+        for probe in detached {
+            let text = format!("the probe {} ({}) panicked; it is detached", probe.name, probe.probe.location);
+            eprintln!("ringtrace: {text}");
+            attach::sessions().iter().for_each(|s| s.warn(text.clone()));
+        }
+    }
+}
+
+/// Ends a recording: closes the gates, waits for the events under way, delivers the rest.
+fn stop(session: &Inner) -> Result<()> {
+    if session.is_recording() {
+        let closed = session.switch_off();
+        rcu::synchronize();
+        rcu::reclaim();
+        session.finish();
+        closed?;
+    }
+    session.failure().map_or(Ok(()), Err)
+}

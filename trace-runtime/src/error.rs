@@ -1,0 +1,138 @@
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What went wrong with a session, a rule or a file, and what to do about it.
+///
+/// The message is for people; programs ask the `is_*` predicates.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Box<Kind>);
+
+/// The result of an operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Kind {
+    #[error("{problem}\n  {text}\n  {caret:>width$}", caret = "^", width = .at + 1)]
+    Rule { problem: String, text: String, at: usize },
+    #[error("no probe is called `{name}`{}", hint(.near, .unprobed))]
+    UnknownName { name: String, near: Vec<String>, unprobed: Option<String> },
+    #[error("`{name}` stands for more than one probe: {}; give the whole name", .candidates.join(", "))]
+    Ambiguous { name: String, candidates: Vec<String> },
+    #[error("a session called `{0}` exists already; give this one another name, or stop that one first")]
+    SessionExists(String),
+    #[error("`{0}` cannot name a session: use letters, digits, `-`, `_` and `.`, at most 64 characters, not beginning with `.`")]
+    SessionName(String),
+    #[error("{0}")]
+    Memory(String),
+    #[error("{action} {}", .path.display())]
+    Io { action: &'static str, path: PathBuf, #[source] source: io::Error },
+    #[error(
+        "recording ended: {} cannot be written; what was written before is a complete trace; free space or choose another \
+         output, then start a new session", .path.display()
+    )]
+    Output { path: PathBuf, #[source] source: io::Error },
+    #[error("tracing is off in this process: {0}")]
+    Off(&'static str),
+    #[error("an event of class `{class}` takes at least {least} bytes; the largest record of this session is {limit}")]
+    ClassTooLarge { class: &'static str, least: usize, limit: usize },
+    #[error("{retired} replaced probe lists wait for their grace period (limit {limit}); try again in a few milliseconds")]
+    TooManyRetired { retired: usize, limit: usize },
+    #[error("{0} cannot be called from inside a probe: it would wait for that probe to end")]
+    InsideProbe(&'static str),
+}
+
+fn hint(near: &[String], unprobed: &Option<String>) -> String {
+    match (unprobed, near) {
+        (Some(text), _) => format!(": {text}"),
+        (None, []) => "; `ringtrace::probes()` lists them all".to_owned(),
+        (None, near) => format!("; did you mean `{}`?", near.join("`, `")),
+    }
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Error {
+        Kind::Io { action, path: path.into(), source: source.into() }.into()
+    }
+
+    pub(crate) fn rule(problem: impl Into<String>, text: &str, at: usize) -> Error {
+        // The caret counts characters, the parser bytes.
+        let at = text.get(..at).map_or(at, |head| head.chars().count());
+        Kind::Rule { problem: problem.into(), text: text.to_owned(), at }.into()
+    }
+
+    /// Whether a rule is wrong: its words, or an exact name that nothing has.
+    pub fn is_rule(&self) -> bool {
+        matches!(*self.0, Kind::Rule { .. } | Kind::UnknownName { .. } | Kind::Ambiguous { .. })
+    }
+
+    /// Whether a file or directory could not be used.
+    pub fn is_io(&self) -> bool {
+        matches!(*self.0, Kind::Io { .. } | Kind::Output { .. })
+    }
+
+    /// Whether a memory ceiling is too small.
+    pub fn is_memory(&self) -> bool {
+        matches!(*self.0, Kind::Memory(_))
+    }
+
+    /// Whether another session has the name.
+    pub fn is_session_exists(&self) -> bool {
+        matches!(*self.0, Kind::SessionExists(_))
+    }
+
+    /// Whether tracing is off in this process, for instance after fork(2) or by `RINGTRACE=off`.
+    pub fn is_off(&self) -> bool {
+        matches!(*self.0, Kind::Off(_))
+    }
+
+    /// Whether the same call may succeed a little later.
+    pub fn is_busy(&self) -> bool {
+        matches!(*self.0, Kind::TooManyRetired { .. })
+    }
+
+    /// Whether events of a class cannot fit into a session's records.
+    pub(crate) fn is_class_too_large(&self) -> bool {
+        matches!(*self.0, Kind::ClassTooLarge { .. })
+    }
+
+    /// The same failure of an output, for another caller.
+    pub(crate) fn again(&self) -> Error {
+        let (path, kind) = match &*self.0 {
+            Kind::Io { path, source, .. } | Kind::Output { path, source } => (path.clone(), source.kind()),
+            _ => (PathBuf::new(), io::ErrorKind::Other),
+        };
+        let source = io::Error::new(kind, Chain(self).to_string());
+        Kind::Output { path, source }.into()
+    }
+
+    /// Returns the file or directory concerned.
+    pub fn path(&self) -> Option<&Path> {
+        match &*self.0 {
+            Kind::Io { path, .. } | Kind::Output { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Error {
+        Error(Box::new(kind))
+    }
+}
+
+/// An error with all its causes, for one line on stderr.
+pub(crate) struct Chain<'a>(pub(crate) &'a Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = std::error::Error::source(self.0);
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}

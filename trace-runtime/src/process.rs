@@ -1,0 +1,170 @@
+//! What belongs to this process image: its generation, its identity, the read side's counters.
+//!
+//! # Invariants
+//!
+//! - PR-1: The generation is not 0 in a process whose tracer was initialised, and 0 in every child that was forked from it
+//!   (MADV_WIPEONFORK), however it was forked. A child made by vfork(2) or CLONE_VM shares it, and must not trace.
+//! - PR-2: The counters of the read side lie in the same mapping, so a child starts with none.
+#![expect(unsafe_code, reason = "maps the page that is wiped on fork")]
+
+use crate::clock::Clock;
+use crate::error::{Error, Kind, Result};
+use crate::sys;
+use once_cell::race::OnceBox;
+use std::path::Path;
+use trace_registry::read_side::{self, CpuCounters};
+use trace_registry::sync::{AtomicU64, Ordering};
+
+/// State of the process image.
+pub(crate) struct Process {
+    generation: &'static AtomicU64,
+    pub(crate) pid: u32,
+    /// Clock ticks from boot to the start of the process: with the PID, what identifies it.
+    pub(crate) start_time: u64,
+    pub(crate) boot_id: [u8; 16],
+    pub(crate) host: String,
+    pub(crate) program: String,
+    /// CPUs that the process may run on, ascending.
+    pub(crate) cpus: Vec<u32>,
+    /// CPU numbers are below this.
+    pub(crate) cpu_limit: u32,
+    pub(crate) clock: &'static Clock,
+}
+
+static PROCESS: OnceBox<std::result::Result<Process, &'static str>> = OnceBox::new();
+
+/// Returns the process's state, made at the first call.
+///
+/// # Errors
+///
+/// [`Error::is_off`] in a forked child, and where the kernel lacks what tracing needs.
+pub(crate) fn current() -> Result<&'static Process> {
+    if crate::init::is_switched_off() {
+        return Err(Kind::Off("the environment variable RINGTRACE says so").into());
+    }
+    match PROCESS.get_or_init(|| Box::new(Process::new())) {
+        Ok(process) if process.is_alive() => Ok(process),
+        Ok(_) => Err(Kind::Off("it was forked from one that traces; call exec(2), or trace the child by itself").into()),
+        Err(why) => Err(Kind::Off(why).into()),
+    }
+}
+
+/// Returns the state if it was made, in the parent or here.
+pub(crate) fn get() -> Option<&'static Process> {
+    PROCESS.get().and_then(|p| p.as_ref().ok())
+}
+
+impl Process {
+    fn new() -> std::result::Result<Process, &'static str> {
+        let cpu_limit = possible_cpus();
+        let counters = cpu_limit as usize * size_of::<CpuCounters>();
+        let page = sys::WIPED_HEADER + counters;
+        let start = sys::map_wiped_on_fork(page).ok_or("the kernel has no MADV_WIPEONFORK (Linux 4.14)")?;
+        // SAFETY: the mapping is page-aligned, zeroed, at least `WIPED_HEADER` long and never unmapped.
+        let generation: &'static AtomicU64 = unsafe { &*start.as_ptr().cast() };
+        generation.store(1, Ordering::Relaxed);
+        sys::init_sequences();
+        let sequenced = if sys::has_membarrier() && trace_registry::sys::cpu_id() != u32::MAX { cpu_limit } else { 0 };
+        // SAFETY: PR-2: behind the header lie `cpu_limit` zeroed entries, for ever; `sequenced` is not 0 only where this
+        // process is registered for membarrier, which `rcu.rs` then uses.
+        unsafe { read_side::install(start.as_ptr().add(sys::WIPED_HEADER).cast(), cpu_limit, sequenced) };
+        Ok(Process {
+            generation,
+            pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
+            start_time: start_time().unwrap_or(0),
+            boot_id: boot_id().unwrap_or_default(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            program: program(),
+            cpus: sys::allowed_cpus(cpu_limit),
+            cpu_limit,
+            clock: Clock::process(),
+        })
+    }
+
+    /// Returns the generation: 1, or 0 in a forked child.
+    #[inline(always)]
+    pub(crate) fn generation(&self) -> u64 {
+        // Relaxed: the page is written once before any list is published, and wiped before a child runs.
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.generation() != 0
+    }
+}
+
+/// Lets readers count by rseq, where the process was registered for membarrier(2) only after the counters were installed.
+pub(crate) fn use_sequences() {
+    if let Some(process) = get().filter(|_| trace_registry::sys::cpu_id() != u32::MAX) {
+        read_side::set_sequenced(process.cpu_limit);
+    }
+}
+
+/// The program's name as a session can have it.
+pub(crate) fn session_name() -> String {
+    let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    let name: String = program().chars().take(64).map(good).collect();
+    if name.starts_with('.') { format!("_{}", &name[1..]) } else { name }
+}
+
+/// Returns this thread's ID as the kernel knows it.
+///
+/// # Signal safety
+///
+/// Async-signal-safe; one system call in the thread's first event.
+#[inline(always)]
+pub(crate) fn thread_id() -> u32 {
+    let Some(thread) = trace_registry::sys::thread() else { return 0 };
+    // Relaxed: this thread's own words. The forked child of an event's thread records nothing, so the copy it has of the
+    // parent's number is never used.
+    if thread.tid_generation.load(Ordering::Relaxed) != 0 {
+        return thread.tid.load(Ordering::Relaxed);
+    }
+    thread_id_slow(thread)
+}
+
+#[cold]
+#[inline(never)]
+fn thread_id_slow(thread: &trace_registry::sys::ThreadBlock) -> u32 {
+    let tid = sys::gettid();
+    thread.tid.store(tid, Ordering::Relaxed);
+    thread.tid_generation.store(1, Ordering::Relaxed);
+    tid
+}
+
+/// The CPU numbers that can ever appear are below this.
+fn possible_cpus() -> u32 {
+    let listed = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok();
+    // "0-7", "0", "0,2-5": the last number.
+    let last = listed.as_deref().and_then(|l| l.trim().rsplit([',', '-']).next()).and_then(|n| n.parse::<u32>().ok());
+    last.map_or(1024, |n| n.saturating_add(1)).min(1 << 16)
+}
+
+fn start_time() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // proc_pid_stat(5): the name in parentheses may hold anything; `starttime` is field 22, the 20th behind it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn boot_id() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: Vec<u8> = text.trim().bytes().filter(|b| *b != b'-').collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    (digits.len() == 32).then_some(id)
+}
+
+fn program() -> String {
+    let first = std::env::args_os().next();
+    let name = first.as_deref().map(Path::new).and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+    name.filter(|n| !n.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// Returns an error unless the calling thread may wait for probes to end.
+pub(crate) fn may_wait(what: &'static str) -> Result<()> {
+    let nested = trace_registry::sys::thread()
+        .is_some_and(|t| t.nesting.load(Ordering::Relaxed) & !trace_registry::sys::UNTRACED != 0);
+    if nested { Err(Error::from(Kind::InsideProbe(what))) } else { Ok(()) }
+}

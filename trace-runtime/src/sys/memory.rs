@@ -1,0 +1,164 @@
+//! Shared mappings of files, and a word that a forked child finds wiped.
+//!
+//! # Invariants
+//!
+//! - MEM-1: `base..base + len` is mapped from construction to drop, with at least read access.
+//! - MEM-2: References into a mapping are to atomics only, at offsets that were checked against its length and alignment.
+#![expect(unsafe_code, reason = "maps memory")]
+
+use core::ptr::NonNull;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use trace_registry::sync::AtomicU64;
+
+/// A shared mapping of the beginning of a file.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: MEM-1: the memory stays where it is whichever thread looks; MEM-2.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `file`.
+    pub(crate) fn new(file: &File, len: u64, writable: bool) -> io::Result<Mapping> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, access, MapFlags::SHARED, file.as_fd(), 0)? };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { base, len })
+    }
+
+    /// Makes the page-aligned range at `at` writable.
+    pub(crate) fn make_writable(&self, at: u64, len: usize) -> io::Result<()> {
+        let start = self.range(at, len).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: the range is ours (MEM-1) and keeps its read access.
+        unsafe {
+            rustix::mm::mprotect(
+                start.as_ptr().cast(),
+                len,
+                rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE,
+            )?;
+        };
+        Ok(())
+    }
+
+    /// Makes the pages of the range at `at` present and writable, so that the first store to each does not fault.
+    pub(crate) fn populate(&self, at: u64, len: usize) {
+        let Some(start) = self.range(at, len) else { return };
+        // SAFETY: the range is ours (MEM-1); the advice leaves its content as it is.
+        #[cfg(target_os = "linux")]
+        if unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }.is_ok() {
+            return;
+        }
+        // Before Linux 5.14: a locked addition of 0 writes to the page and changes nothing in it.
+        for page in (0..len).step_by(4096) {
+            if let Some(word) = self.word(at + page as u64) {
+                word.fetch_add(0, trace_registry::sync::Ordering::Relaxed);
+            }
+        }
+        // SAFETY: as above; ignored where it is unknown.
+        let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::WillNeed) };
+    }
+
+    /// Returns the address of `len` bytes at `at`, where they are inside.
+    #[inline]
+    pub(crate) fn range(&self, at: u64, len: usize) -> Option<NonNull<u8>> {
+        let at = usize::try_from(at).ok()?;
+        if at.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: MEM-1: inside the mapping, or one past its end.
+        Some(unsafe { self.base.add(at) })
+    }
+
+    /// Returns the word at `at`, where it is inside and aligned.
+    #[inline]
+    pub(crate) fn word(&self, at: u64) -> Option<&AtomicU64> {
+        self.view(at)
+    }
+
+    /// Returns a `T`, which consists of atomic words only, at `at`, where it is inside and aligned.
+    #[inline]
+    pub(crate) fn view<T: Words>(&self, at: u64) -> Option<&T> {
+        let start = self.range(at, size_of::<T>())?.cast::<T>();
+        // SAFETY: MEM-1, MEM-2: `T` is made of atomics (`Words`), for which any bytes are valid.
+        start.is_aligned().then(|| unsafe { start.as_ref() })
+    }
+
+    /// Returns its bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: MEM-1 ends here; whoever uses the mapping holds it.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A type that consists of `AtomicU64` only, without padding.
+///
+/// # Safety
+///
+/// It is that.
+pub(crate) unsafe trait Words {}
+
+// SAFETY: it is one.
+unsafe impl Words for AtomicU64 {}
+// SAFETY: an array has no padding.
+unsafe impl<const N: usize> Words for [AtomicU64; N] {}
+
+/// A word of this process image: a child after fork(2) reads 0.
+#[derive(Debug)]
+pub(crate) struct WipedWord(NonNull<AtomicU64>);
+
+// SAFETY: an atomic at a fixed address.
+unsafe impl Send for WipedWord {}
+// SAFETY: as above.
+unsafe impl Sync for WipedWord {}
+
+const WIPED_PAGE: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 };
+
+impl WipedWord {
+    /// Maps a page of its own for it.
+    pub(crate) fn new(value: u64) -> io::Result<WipedWord> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let page = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), WIPED_PAGE, access, MapFlags::PRIVATE)? };
+        let word = WipedWord(NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?);
+        // SAFETY: the advice is for the page just mapped.
+        #[cfg(target_os = "linux")]
+        unsafe {
+            rustix::mm::madvise(page, WIPED_PAGE, Advice::LinuxWipeOnFork)?;
+        }
+        word.get().store(value, trace_registry::sync::Ordering::Relaxed);
+        Ok(word)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &AtomicU64 {
+        // SAFETY: MEM-1 for the page, which `self` keeps.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const AtomicU64 {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for WipedWord {
+    fn drop(&mut self) {
+        // SAFETY: the page mapped by `new`.
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), WIPED_PAGE) };
+    }
+}
