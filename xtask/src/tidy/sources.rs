@@ -13,7 +13,7 @@ type Places = &'static [(&'static str, &'static str)];
 const ASSEMBLY: Places = &[
     ("trace-registry/src/sys/", "per-thread block, restartable sequences"),
     ("trace-runtime/src/sys/", "counters, fences, restartable sequences"),
-    ("trace-runtime/src/ring/", "the append: one restartable sequence"),
+    ("trace-runtime/src/ring_buffer/", "the append: one restartable sequence"),
     ("trace-runtime/src/clock/", "reading the time stamp counter"),
 ];
 

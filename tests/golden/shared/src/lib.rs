@@ -1,0 +1,2 @@
+#[path = "../../site.rs"]
+mod site;

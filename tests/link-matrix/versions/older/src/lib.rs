@@ -1,0 +1,5 @@
+//! A library that uses the older of two versions of ringtrace.
+
+/// Fired by the program.
+#[ringtrace::tracepoint(record)]
+pub fn fired(id: u64);

@@ -1,0 +1,228 @@
+//! Every tracepoint and probe arrives in the registry, whatever linked the program: the crates of `tests/link-matrix`, built with
+//! each linker, with and without section garbage collection, in each profile. `RINGTRACE_LINK_MATRIX=full` builds all
+//! combinations (`cargo xtask link-matrix --full`); without it, one of each kind.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+#![allow(unused_crate_dependencies, reason = "the crates that are tested are built apart")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Once;
+
+#[derive(Clone, Copy, Debug)]
+enum Linker {
+    Gnu,
+    Lld,
+    Mold,
+}
+
+impl Linker {
+    fn flag(self) -> &'static str {
+        match self {
+            Linker::Gnu => "-Clink-arg=-fuse-ld=bfd",
+            Linker::Lld => "-Clink-arg=-fuse-ld=lld",
+            Linker::Mold => "-Clink-arg=-fuse-ld=mold",
+        }
+    }
+
+    fn is_installed(self) -> bool {
+        let program = match self {
+            Linker::Gnu => "ld.bfd",
+            Linker::Lld => "ld.lld",
+            Linker::Mold => "mold",
+        };
+        Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
+    }
+
+    /// Whether it was this one that linked `file`: linkers but GNU's leave their names.
+    fn has_linked(self, file: &Path) -> bool {
+        let bytes = fs::read(file).expect("the file that was linked");
+        let contains = |mark: &[u8]| bytes.windows(mark.len()).any(|w| w == mark);
+        let (lld, mold) = (contains(b"Linker: LLD"), contains(b"\0mold ") || contains(b"GNU\0mold"));
+        match self {
+            Linker::Gnu => !lld && !mold,
+            Linker::Lld => lld,
+            Linker::Mold => mold,
+        }
+    }
+}
+
+/// A profile of `tests/link-matrix/Cargo.toml`, and the directory cargo builds it in.
+type Profile = (&'static str, &'static str);
+
+const DEBUG: Profile = ("dev", "debug");
+const RELEASE: Profile = ("release", "release");
+const THIN: Profile = ("thin", "thin");
+const FAT: Profile = ("fat", "fat");
+
+fn combinations() -> Vec<(Linker, bool, Profile)> {
+    if std::env::var_os("RINGTRACE_LINK_MATRIX").is_none_or(|v| v != "full") {
+        return vec![
+            (Linker::Gnu, true, RELEASE),
+            (Linker::Lld, true, FAT),
+            (Linker::Lld, false, DEBUG),
+            (Linker::Mold, true, RELEASE),
+        ];
+    }
+    let mut all = Vec::new();
+    for profile in [DEBUG, RELEASE, THIN, FAT] {
+        for linker in [Linker::Gnu, Linker::Lld, Linker::Mold] {
+            all.extend([true, false].map(|gc| (linker, gc, profile)));
+        }
+    }
+    all
+}
+
+/// Sorted as the test sorts: the linker's order is its own.
+const APPLICATION: [&str; 7] = [
+    "probe application:started",
+    "probe library:opened",
+    "probe library:quiet::never_named",
+    "tracepoint application:started",
+    "tracepoint library:inner::generic_called",
+    "tracepoint library:opened",
+    "tracepoint library:quiet::never_named",
+];
+
+const PLUGIN: [&str; 3] = ["probe plugin:quiet::in_plugin", "tracepoint plugin:loaded", "tracepoint plugin:quiet::in_plugin"];
+
+#[test]
+fn every_declaration_arrives() {
+    let workspace = matrix();
+    let target = scratch("matrix");
+    let mut missing = Vec::new();
+    for (linker, gc, profile) in combinations() {
+        let case = format!("{linker:?}, {}, profile {}", if gc { "gc-sections" } else { "no-gc-sections" }, profile.0);
+        if !linker.is_installed() {
+            println!("left out, not installed: {case}");
+            missing.push(case);
+            continue;
+        }
+        println!("{case}");
+        for package in ["application", "plugin"] {
+            let gc = if gc { "-Clink-arg=-Wl,--gc-sections" } else { "-Clink-arg=-Wl,--no-gc-sections" };
+            // `cargo rustc` gives the flags to the last step only, so that dependencies are built once for each profile.
+            let args = ["rustc", "--quiet", "--profile", profile.0, "--package", package, "--", linker.flag(), gc];
+            cargo(&workspace, &target, "", &args);
+        }
+        let built = target.join(profile.1);
+        let (application, plugin) = (built.join("application"), built.join("libplugin.so"));
+        assert!(linker.has_linked(&application) && linker.has_linked(&plugin), "{case}: another linker ran");
+
+        let printed = output(Command::new(&application).arg(&plugin));
+        assert_eq!(of(&printed, "application"), APPLICATION, "{case}");
+        assert_eq!(of(&printed, "plugin"), PLUGIN, "{case}");
+        // The program's registry is not that of what it loads.
+        assert_eq!(of(&printed, "application after dlopen"), APPLICATION, "{case}");
+        assert_eq!(of(&printed, "application after dlclose"), APPLICATION, "{case}");
+        assert_eq!(of(&printed, "gate closed"), ["false, open: true, closed: false"], "{case}");
+    }
+    assert!(missing.len() <= 1 || std::env::var_os("CI").is_none(), "linkers are missing: {missing:?}");
+}
+
+#[test]
+fn two_versions_in_one_program() {
+    let dir = scratch("versions");
+    let (newer, both) = (dir.join("newer-ringtrace"), dir.join("both"));
+    for copy in [&newer, &both] {
+        let _ = fs::remove_dir_all(copy);
+    }
+    copy(root(), &newer, &|text| text.replace("0_1_0", "0_2_0").replace(r#"version = "0.1.0""#, r#"version = "0.2.0""#));
+    let place = |path: &Path| path.to_str().expect("a path in UTF-8").to_string();
+    let (older_path, newer_path) = (place(root()), place(&newer));
+    let fill = |text: String| text.replace("@OLDER@", &older_path).replace("@NEWER@", &newer_path);
+    copy(&root().join("tests/link-matrix/versions"), &both, &fill);
+    lock(&both);
+
+    let target = dir.join("target");
+    for (profile, directory) in [DEBUG, RELEASE] {
+        cargo(&both, &target, "", &["build", "--quiet", "--profile", profile]);
+        let printed = output(&mut Command::new(target.join(directory).join("both")));
+        assert_eq!(of(&printed, "older"), ["probe older:fired", "tracepoint older:fired"], "{profile}");
+        assert_eq!(of(&printed, "newer"), ["probe newer:fired", "tracepoint newer:fired"], "{profile}");
+    }
+}
+
+#[test]
+fn a_library_links_the_run_time_only_when_the_application_asks() {
+    let workspace = matrix();
+    let target = scratch("features");
+    let tree = |package| {
+        cargo(&workspace, &target, "", &["tree", "--quiet", "--edges", "normal", "--prefix", "none", "--package", package])
+    };
+    let has_run_time = |package| tree(package).lines().any(|l| l.starts_with("trace-runtime "));
+    assert!(!has_run_time("library") && !has_run_time("probes") && !has_run_time("plugin"));
+    assert!(has_run_time("application"));
+    // In that state it compiles, alone and without the standard library; `every_declaration_arrives` compiles it in the other.
+    cargo(&workspace, &target, "", &["build", "--quiet", "--package", "library", "--package", "probes"]);
+}
+
+#[test]
+fn gates_can_be_removed_from_a_program() {
+    let workspace = matrix();
+    let target = scratch("off");
+    cargo(&workspace, &target, "--cfg ringtrace_off", &["build", "--quiet", "--package", "application"]);
+    let printed = output(&mut Command::new(target.join("debug/application")));
+    assert_eq!(of(&printed, "gate closed"), ["false, open: false, closed: false"]);
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The workspace that is built, with the versions of this one's dependencies.
+fn matrix() -> PathBuf {
+    static LOCKED: Once = Once::new();
+    let workspace = root().join("tests/link-matrix");
+    LOCKED.call_once(|| lock(&workspace));
+    workspace
+}
+
+fn lock(workspace: &Path) {
+    let lock = root().join("Cargo.lock");
+    fs::copy(lock, workspace.join("Cargo.lock")).expect("a copy of Cargo.lock");
+}
+
+/// A directory that lasts from run to run: what was built there is built once.
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link-matrix").join(name);
+    fs::create_dir_all(&dir).expect("a directory below cargo's target directory");
+    dir
+}
+
+/// Runs cargo in a workspace and returns what it printed.
+fn cargo(workspace: &Path, target: &Path, flags: &str, args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(args).current_dir(workspace).env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", flags);
+    output(&mut command)
+}
+
+fn output(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(status.success(), "{command:?}: {status}\n{}", String::from_utf8_lossy(&stderr));
+    String::from_utf8_lossy(&stdout).into_owned()
+}
+
+/// The lines that `whose` begins, without that, sorted.
+fn of<'a>(printed: &'a str, whose: &str) -> Vec<&'a str> {
+    let mut lines: Vec<&str> =
+        printed.lines().filter_map(|l| l.split_once(": ")).filter(|(w, _)| *w == whose).map(|(_, l)| l).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Copies a directory without what is built or hidden, and puts each text through `change`.
+fn copy(from: &Path, to: &Path, change: &dyn Fn(String) -> String) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory").flatten() {
+        let name = entry.file_name();
+        let (source, target) = (entry.path(), to.join(&name));
+        if source.is_dir() {
+            if name != "target" && !name.to_string_lossy().starts_with('.') {
+                copy(&source, &target, change);
+            }
+        } else if let Ok(text) = fs::read_to_string(&source) {
+            fs::write(target, change(text)).expect("a file");
+        }
+    }
+}
