@@ -1,7 +1,7 @@
 //! `cargo xtask readme`: README.md is executed, so that it stays true.
 
-use crate::process::Tally;
-use crate::workspace::{Metadata, copy, root};
+use crate::process::{Cmd, Tally};
+use crate::workspace::{Metadata, copy, root, text};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs;
@@ -119,7 +119,8 @@ fn execute(blocks: &[Block]) -> Result<Vec<Option<Output>>> {
     let dir = tempfile::tempdir()?;
     let clone = dir.path().join("ringtrace");
     copy(&clone)?;
-    let target = Metadata::of_workspace()?.target("readme");
+    let metadata = Metadata::of_workspace()?;
+    let target = metadata.target("readme");
     fs::create_dir_all(&target)?;
     std::os::unix::fs::symlink(&target, clone.join("target"))?;
 
@@ -170,6 +171,9 @@ fn execute(blocks: &[Block]) -> Result<Vec<Option<Output>>> {
         }
     }
     child.wait()?;
+    // What was built of the copy serves no later run, which has another place; its dependencies do.
+    let members = metadata.packages().iter().flat_map(|p| ["--package", text(&p["name"])]);
+    Cmd::cargo().args(["clean", "--quiet"]).args(members).env_remove("CARGO_TARGET_DIR").dir(&clone).read()?;
     Ok(outputs)
 }
 
