@@ -1,7 +1,7 @@
 //! Ringtrace: a production tracer for Rust programs.
 #![cfg_attr(not(feature = "runtime"), no_std)]
 
-pub use trace_macros::*;
+pub use trace_macros::{Event, Field, probe, tracepoint};
 pub use trace_registry::{
     Event, EventClass, Field, FieldClass, Glob, Level, Name, ProbeDescriptor, ProbeOutput, Tracepoint, TracepointDescriptor,
 };
@@ -11,6 +11,7 @@ pub use trace_runtime::*;
 /// What expansions name. Not part of the API.
 #[doc(hidden)]
 pub mod __private {
+    pub use trace_macros::__tracepoint as declare;
     pub use trace_registry::event::*;
     pub use trace_registry::field::*;
     pub use trace_registry::linkme;
@@ -19,4 +20,22 @@ pub mod __private {
     pub use trace_registry::sync::AtomicU64;
     pub use trace_registry::tracepoint::*;
     pub use trace_registry::{Level, Name};
+}
+
+/// Fires a tracepoint, evaluating its arguments only when it is on.
+#[macro_export]
+macro_rules! fire {
+    ($($segment:ident)::+ ($($argument:expr),* $(,)?)) => {
+        if $($segment)::+::enabled() {
+            $($segment)::+::__emit($($argument),*);
+        }
+    };
+    (:: $($segment:ident)::+ ($($argument:expr),* $(,)?)) => {
+        if ::$($segment)::+::enabled() {
+            ::$($segment)::+::__emit($($argument),*);
+        }
+    };
+    ($($other:tt)*) => {
+        ::core::compile_error!("`fire!` takes the call of a tracepoint: `fire!(path::to::tracepoint(arguments))`")
+    };
 }

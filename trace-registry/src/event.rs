@@ -1,6 +1,6 @@
 //! Event classes and events.
 
-use crate::field::{FieldClass, FieldDescriptor, Payload, Sizes};
+use crate::field::{FieldClass, FieldDescriptor, MAX_PIECES, MAX_STAGED, Payload, Sizes};
 use crate::tracepoint::Location;
 
 /// A value that is recorded as one event: a struct with `#[derive(ringtrace::Event)]`.
@@ -45,6 +45,34 @@ impl EventClass {
     pub const fn is_sensitive(&self) -> bool {
         any_sensitive(self.fields)
     }
+}
+
+// The numbers in the messages of `check_event`.
+static_assertions::const_assert!(MAX_STAGED == 384 && MAX_PIECES == 24);
+
+/// Refuses, at compile time, an event that could not be recorded at all.
+#[doc(hidden)]
+pub const fn check_event(sizes: Sizes) {
+    assert!(
+        sizes.staged <= MAX_STAGED,
+        "the fields of this event take more than 384 bytes besides text and slices of numbers: record fewer, or take some by slice"
+    );
+    assert!(
+        sizes.pieces < MAX_PIECES,
+        "this event has more than 11 fields of text, bytes or slices: record fewer, or put some into another event"
+    );
+}
+
+/// The class of an event whose declaration is broken.
+#[doc(hidden)]
+pub enum NoEvent {}
+
+impl Event for NoEvent {
+    type Class = NoEvent;
+    const DESCRIPTION: &'static EventClass =
+        &EventClass { name: "", module_path: "", location: Location { file: "", line: 0 }, fields: &[] };
+    const SIZES: Sizes = Sizes::NONE;
+    fn write<'p>(&'p self, _: &mut Payload<'p>) {}
 }
 
 const fn any_sensitive(fields: &[FieldDescriptor]) -> bool {

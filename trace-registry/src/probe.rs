@@ -7,7 +7,7 @@ use crate::level::Level;
 use crate::name::Name;
 use crate::read_side::Section;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
-use crate::tracepoint::{Gate, Location, TracepointDescriptor};
+use crate::tracepoint::{Gate, Location, Tracepoint, TracepointDescriptor};
 use alloc::boxed::Box;
 
 /// A probe function without its type; TP-2 says which type it has.
@@ -36,6 +36,26 @@ pub struct ProbeDescriptor {
 static_assertions::assert_impl_all!(ProbeDescriptor: Send, Sync);
 
 impl ProbeDescriptor {
+    /// Describes a probe of `T` that returns `O`.
+    #[doc(hidden)]
+    pub const fn of<T: Tracepoint, O: ProbeOutput>(
+        name: Option<Name>,
+        level: Level,
+        location: Location,
+        function: fn() -> ErasedProbe,
+    ) -> ProbeDescriptor {
+        ProbeDescriptor {
+            tracepoint: T::descriptor,
+            name,
+            level,
+            class: O::CLASS,
+            least: O::LEAST,
+            location,
+            function,
+            panics: AtomicU64::new(0),
+        }
+    }
+
     /// Returns the name that rules match and traces carry.
     pub fn name(&self) -> Name {
         self.name.unwrap_or_else(|| (self.tracepoint)().name)
@@ -140,6 +160,19 @@ impl Entry {
     pub fn function(&self) -> ErasedProbe {
         // Relaxed: the list's publication ordered the function; null needs no order.
         self.function.load(Ordering::Relaxed)
+    }
+
+    /// Returns the function by its type, or `None` once the probe panicked.
+    ///
+    /// # Safety
+    ///
+    /// `F` is the probe type of the tracepoint whose list this entry is in (TP-2): a function pointer.
+    #[inline(always)]
+    pub unsafe fn function_as<F: Copy>(&self) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<ErasedProbe>()) };
+        let function = self.function();
+        // SAFETY: the caller's duty; the pointer was made from a function of that type, and is not null.
+        (!function.is_null()).then(|| unsafe { core::mem::transmute_copy(&function) })
     }
 
     /// Runs a probe and records what it returns. A panic is contained: counted as a loss in each target, and the probe is

@@ -30,6 +30,10 @@ pub const MAX_NESTING: u32 = 4;
     note = "a tracepoint is declared by `#[ringtrace::tracepoint] fn name(arguments);`"
 )]
 pub trait Tracepoint {
+    /// The type itself: through it, a type that is no tracepoint is one error and not two.
+    #[doc(hidden)]
+    type Itself;
+
     /// Returns its descriptor.
     fn descriptor() -> &'static TracepointDescriptor;
 }
@@ -42,7 +46,13 @@ pub trait Tracepoint {
 )]
 pub trait Argument {}
 
+// Messages name `Argument`, which says what to do, and not `Copy`.
+#[diagnostic::do_not_recommend]
 impl<T: Copy> Argument for T {}
+
+/// Checks the type of an argument where it is named.
+#[doc(hidden)]
+pub const fn argument<T: Argument>() {}
 
 /// Whether any probe is attached to a tracepoint.
 #[repr(transparent)]

@@ -6,6 +6,7 @@
 
 mod class;
 mod compound;
+mod enumeration;
 mod payload;
 mod scalars;
 #[cfg(feature = "std")]
@@ -13,6 +14,7 @@ mod std_types;
 mod text;
 
 pub use class::{Base, FieldClass, FieldDescriptor, Label, VariantOption};
+pub use enumeration::{enumeration, enumeration_sizes, write_enumeration};
 pub use payload::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage};
 pub use text::{DEBUG_LIMIT, Formatted};
 

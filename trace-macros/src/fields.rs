@@ -1,0 +1,69 @@
+//! `#[derive(Event)]` and `#[derive(Field)]`.
+
+mod expand;
+mod fallback;
+mod model;
+
+use crate::errors::Errors;
+use crate::support::Support;
+use model::{Class, Shape};
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Attribute, DeriveInput, Ident, Type};
+
+pub(crate) fn derive_event(item: TokenStream) -> TokenStream {
+    derive(
+        item,
+        |class, errors| {
+            if let Shape::Enumeration { .. } | Shape::Variant { .. } = class.shape {
+                let message = "an event is a struct: derive `Field` for this enum, and make it a field of one";
+                errors.push(class.keyword(), message);
+            }
+        },
+        expand::event,
+        fallback::event,
+    )
+}
+
+pub(crate) fn derive_field(item: TokenStream) -> TokenStream {
+    derive(item, |_, _| {}, expand::field, fallback::field)
+}
+
+fn derive(
+    item: TokenStream,
+    validate: fn(&Class, &mut Errors),
+    expand: fn(&Class) -> TokenStream,
+    fallback: fn(&DeriveInput, &Support) -> TokenStream,
+) -> TokenStream {
+    let input = match syn::parse2::<DeriveInput>(item) {
+        Ok(input) => input,
+        Err(error) => return error.to_compile_error(),
+    };
+    let mut errors = Errors::default();
+    let class = Class::of(&input, &mut errors);
+    validate(&class, &mut errors);
+    match errors.into_tokens() {
+        None => expand(&class),
+        Some(errors) => {
+            let stub = fallback(&input, &class.support);
+            quote!(#errors #stub)
+        }
+    }
+}
+
+/// The event of `#[tracepoint(record)]`, a struct `__RingtraceEvent` of the class `name`; or its errors.
+pub(crate) fn recorded(
+    name: &Ident,
+    fields: &[(&[Attribute], &Ident, &Type)],
+    support: &Support,
+) -> Result<TokenStream, TokenStream> {
+    let mut errors = Errors::default();
+    let (item, class) = Class::recorded(name, fields, support, &mut errors);
+    match errors.into_tokens() {
+        None => {
+            let event = expand::event(&class);
+            Ok(quote!(#item #event))
+        }
+        Some(errors) => Err(errors),
+    }
+}

@@ -1,0 +1,229 @@
+//! Expand: the impls of `Event` and `Field`.
+
+use super::model::{Class, Field, Format, Shape, Variant};
+use crate::support::{Support, location};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{GenericArgument, GenericParam, Ident, Lifetime};
+
+pub(super) fn event(class: &Class) -> TokenStream {
+    let Class { ident, name, support, .. } = class;
+    let Shape::Structure(fields) = &class.shape else { return TokenStream::new() };
+    let (impl_generics, type_generics, clause) = class.generics.split_for_impl();
+    let class_type = made_static(class);
+    let location = location(ident, support);
+    let (descriptors, sizes) = (descriptors(support, fields), sizes(support, fields));
+    let write = write(support, &payload(), fields, |field| {
+        let member = &field.member;
+        quote_spanned!(field.ty.span()=> &self.#member)
+    });
+    let payload = payload();
+    let check = quote_spanned!(Span::call_site().located_at(ident.span())=> #support::check_event(<#class_type as #support::Event>::SIZES));
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #support::Event for #ident #type_generics #clause {
+            type Class = #class_type;
+            const DESCRIPTION: &'static #support::EventClass = &#support::EventClass {
+                name: #name,
+                module_path: ::core::module_path!(),
+                location: #location,
+                fields: #descriptors,
+            };
+            const SIZES: #support::Sizes = #sizes;
+            #[inline(always)]
+            fn write<'__payload>(&'__payload self, #payload: &mut #support::Payload<'__payload>) {
+                #write
+            }
+        }
+        const _: () = #check;
+    }
+}
+
+pub(super) fn field(class: &Class) -> TokenStream {
+    let Class { ident, support, .. } = class;
+    let (impl_generics, type_generics, clause) = class.generics.split_for_impl();
+    let payload = payload();
+    let parts = match &class.shape {
+        Shape::Structure(fields) => structure(support, fields),
+        Shape::Enumeration { repr, variants } => enumeration(support, repr.as_ref(), variants),
+        Shape::Variant { options } => variant(support, options),
+    };
+    let Parts { class, sizes, write } = parts;
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #support::Field for #ident #type_generics #clause {
+            const CLASS: #support::FieldClass = #class;
+            const SIZES: #support::Sizes = #sizes;
+            #[inline(always)]
+            fn write<'__payload>(&'__payload self, #payload: &mut #support::Payload<'__payload>) {
+                #write
+            }
+        }
+    }
+}
+
+struct Parts {
+    class: TokenStream,
+    sizes: TokenStream,
+    write: TokenStream,
+}
+
+fn structure(support: &Support, fields: &[Field]) -> Parts {
+    let descriptors = descriptors(support, fields);
+    Parts {
+        class: quote!(#support::FieldClass::Structure { fields: #descriptors }),
+        sizes: sizes(support, fields),
+        write: write(support, &payload(), fields, |field| {
+            let member = &field.member;
+            quote_spanned!(field.ty.span()=> &self.#member)
+        }),
+    }
+}
+
+fn enumeration(support: &Support, repr: Option<&Ident>, variants: &[Variant]) -> Parts {
+    let payload = payload();
+    let repr = match repr {
+        Some(repr) => {
+            let signed = repr.to_string().starts_with('i');
+            quote!(::core::option::Option::Some((::core::primitive::#repr::BITS as u8, #signed)))
+        }
+        None => quote!(::core::option::Option::None),
+    };
+    let idents: Vec<_> = variants.iter().map(|v| &v.ident).collect();
+    let names = variants.iter().map(|v| &v.name);
+    Parts {
+        class: quote! {
+            #support::enumeration(&[#(#support::Label { name: #names, value: Self::#idents as i128 }),*], #repr)
+        },
+        sizes: quote!(#support::enumeration_sizes(<Self as #support::Field>::CLASS)),
+        write: quote! {
+            // Not every enum is `Copy`, and only a value can be cast.
+            let value = match self { #(Self::#idents => Self::#idents as u64),* };
+            #support::write_enumeration(#payload, const { <Self as #support::Field>::SIZES }, value);
+        },
+    }
+}
+
+fn variant(support: &Support, options: &[Variant]) -> Parts {
+    let payload = payload();
+    let idents: Vec<_> = options.iter().map(|o| &o.ident).collect();
+    let names = options.iter().map(|o| &o.name);
+    let descriptors = options.iter().map(|o| descriptors(support, &o.fields));
+    let sizes: Vec<_> = options.iter().map(|o| sizes(support, &o.fields)).collect();
+    let selectors = (0..options.len()).map(|i| i as u8);
+    let bindings = |option: &Variant| -> Vec<Ident> {
+        (0..option.fields.len()).map(|i| format_ident!("f{i}", span = Span::mixed_site())).collect()
+    };
+    let patterns = options.iter().map(|option| {
+        let members = option.fields.iter().map(|f| &f.member);
+        let bindings = bindings(option);
+        quote!(#(#members: #bindings),*)
+    });
+    let writes = options.iter().map(|option| {
+        let mut bindings = bindings(option).into_iter();
+        write(support, &payload, &option.fields, |_| bindings.next().to_token_stream())
+    });
+    Parts {
+        class: quote! {
+            #support::FieldClass::Variant { options: &[#(#support::VariantOption {
+                name: #names,
+                class: #support::FieldClass::Structure { fields: #descriptors },
+            }),*] }
+        },
+        sizes: {
+            let (first, rest) = (&sizes[0], &sizes[1..]);
+            quote!(#support::Sizes::fixed(1).and((#first)#(.or(#rest))*))
+        },
+        write: quote! {
+            let all = <Self as #support::Field>::SIZES;
+            match self {
+                #(Self::#idents { #patterns } => {
+                    let this = const { #support::Sizes::fixed(1).and(#sizes) };
+                    if #support::select(#payload, #selectors, this, all) {
+                        #writes
+                    }
+                })*
+            }
+        },
+    }
+}
+
+/// The type with every lifetime `'static`.
+fn made_static(class: &Class) -> TokenStream {
+    let ident = &class.ident;
+    let arguments = class.generics.params.iter().filter_map(|parameter| match parameter {
+        GenericParam::Lifetime(_) => Some(GenericArgument::Lifetime(Lifetime::new("'static", Span::call_site()))),
+        _ => None,
+    });
+    quote!(#ident<#(#arguments),*>)
+}
+
+fn payload() -> Ident {
+    Ident::new("payload", Span::mixed_site())
+}
+
+fn descriptors(support: &Support, fields: &[Field]) -> TokenStream {
+    let descriptors = fields.iter().map(|field| {
+        let (name, class, sensitive) = (&field.name, class(support, field), field.sensitive);
+        let unit = field.unit.as_ref().map_or_else(String::new, |unit| unit.value());
+        quote!(#support::FieldDescriptor { name: #name, class: #class, unit: #unit, sensitive: #sensitive })
+    });
+    quote!(&[#(#descriptors),*])
+}
+
+fn class(support: &Support, field: &Field) -> TokenStream {
+    let class = item(support, field, "CLASS");
+    match field.format {
+        Format::Hex => quote!(#class.hex()),
+        _ => class,
+    }
+}
+
+/// The sizes of `fields` together.
+fn sizes(support: &Support, fields: &[Field]) -> TokenStream {
+    let sizes = fields.iter().map(|field| field_sizes(support, field));
+    quote!(#support::Sizes::NONE #(.and(#sizes))*)
+}
+
+fn field_sizes(support: &Support, field: &Field) -> TokenStream {
+    let sizes = item(support, field, "SIZES");
+    if field.sensitive { quote!(#support::sensitive_sizes(#sizes)) } else { sizes }
+}
+
+/// Statements that write `fields`, each from the reference that `place` gives.
+fn write(support: &Support, payload: &Ident, fields: &[Field], mut place: impl FnMut(&Field) -> TokenStream) -> TokenStream {
+    let mut statements = TokenStream::new();
+    for field in fields {
+        let place = place(field);
+        let write = item(
+            support,
+            field,
+            match field.format {
+                Format::Plain | Format::Hex => "write",
+                Format::Debug => "debug",
+                Format::Display => "display",
+            },
+        );
+        let write = quote_spanned!(field.ty.span()=> #write(#place, #payload));
+        statements.extend(if field.sensitive {
+            let sizes = item(support, field, "SIZES");
+            quote!(#support::write_sensitive(#payload, #sizes, |#payload| #write);)
+        } else {
+            quote!(#write;)
+        });
+    }
+    statements
+}
+
+/// `CLASS`, `SIZES` or the function that writes a field. All its tokens stand where the field's type does, so that a type
+/// that is no field is one error there, however often it is named.
+fn item(support: &Support, field: &Field, name: &str) -> TokenStream {
+    let ty = &field.ty;
+    let at = Span::call_site().located_at(ty.span());
+    let name = Ident::new(name, at);
+    match field.format {
+        Format::Plain | Format::Hex => quote_spanned!(at=> <#ty as #support::Field>::#name),
+        Format::Debug | Format::Display => quote_spanned!(at=> #support::Formatted::#name),
+    }
+}

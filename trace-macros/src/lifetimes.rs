@@ -1,0 +1,117 @@
+//! Lifetimes of types that are named where other lifetimes hold.
+
+use proc_macro2::Span;
+use syn::visit_mut::{self, VisitMut};
+use syn::{BoundLifetimes, GenericParam, Lifetime, ParenthesizedGenericArguments, Type, TypeFnPtr, TypeReference};
+
+/// `ty` with every lifetime that it names, but does not bind itself, replaced by `'static`.
+pub(crate) fn made_static(mut ty: Type) -> Type {
+    map(&mut ty, |lifetime| {
+        if lifetime.ident != "_" {
+            *lifetime = Lifetime::new("'static", lifetime.span());
+        }
+    });
+    ty
+}
+
+/// The lifetimes that `ty` names and does not bind itself.
+pub(crate) fn named(ty: &Type) -> Vec<Lifetime> {
+    let mut found = Vec::new();
+    map(&mut ty.clone(), |lifetime| {
+        if lifetime.ident != "_" && lifetime.ident != "static" {
+            found.push(lifetime.clone());
+        }
+    });
+    found
+}
+
+/// Gives each elided lifetime of `ty` a name, which it adds to `names`.
+pub(crate) fn name_elided(ty: &mut Type, names: &mut Vec<Lifetime>) {
+    let mut visitor = NameElided(names);
+    visitor.visit_type_mut(ty);
+}
+
+struct NameElided<'a>(&'a mut Vec<Lifetime>);
+
+impl NameElided<'_> {
+    fn fresh(&mut self) -> Lifetime {
+        let name = Lifetime::new(&format!("'__{}", self.0.len()), Span::call_site());
+        self.0.push(name.clone());
+        name
+    }
+}
+
+impl VisitMut for NameElided<'_> {
+    fn visit_type_reference_mut(&mut self, reference: &mut TypeReference) {
+        if reference.lifetime.is_none() {
+            reference.lifetime = Some(self.fresh());
+        }
+        visit_mut::visit_type_reference_mut(self, reference);
+    }
+
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        if lifetime.ident == "_" {
+            *lifetime = self.fresh();
+        }
+    }
+
+    // Elided lifetimes of a function type are its own.
+    fn visit_type_fn_ptr_mut(&mut self, _: &mut TypeFnPtr) {}
+    fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {}
+}
+
+fn map(ty: &mut Type, change: impl FnMut(&mut Lifetime)) {
+    struct Map<F> {
+        change: F,
+        bound: Vec<Lifetime>,
+    }
+
+    impl<F> Map<F> {
+        fn bind(&mut self, lifetimes: Option<&BoundLifetimes>) {
+            for parameter in lifetimes.iter().flat_map(|l| &l.lifetimes) {
+                if let GenericParam::Lifetime(parameter) = parameter {
+                    self.bound.push(parameter.lifetime.clone());
+                }
+            }
+        }
+    }
+
+    impl<F: FnMut(&mut Lifetime)> VisitMut for Map<F> {
+        fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+            if !self.bound.contains(lifetime) {
+                (self.change)(lifetime);
+            }
+        }
+
+        // A lifetime cannot be bound twice, so what is bound anywhere inside stays bound.
+        fn visit_type_fn_ptr_mut(&mut self, function: &mut TypeFnPtr) {
+            self.bind(function.lifetimes.as_ref());
+            visit_mut::visit_type_fn_ptr_mut(self, function);
+        }
+
+        fn visit_trait_bound_mut(&mut self, bound: &mut syn::TraitBound) {
+            self.bind(bound.lifetimes.as_ref());
+            visit_mut::visit_trait_bound_mut(self, bound);
+        }
+    }
+
+    Map { change, bound: Vec::new() }.visit_type_mut(ty);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quote::ToTokens;
+    use syn::parse_quote;
+
+    #[test]
+    fn lifetimes_are_replaced_where_they_are_free() {
+        let text = |ty: Type| ty.to_token_stream().to_string().replace(' ', "");
+        assert_eq!(text(made_static(parse_quote!(A<'a, &'b u8, '_>))), "A<'static,&'staticu8,'_>");
+        assert_eq!(text(made_static(parse_quote!(for<'a> fn(&'a u8, &'b u8)))), "for<'a>fn(&'au8,&'staticu8)");
+        let (mut ty, mut names) = (parse_quote!(&A<'_, &'b u8, fn(&u8)>), Vec::new());
+        name_elided(&mut ty, &mut names);
+        assert_eq!(text(ty), "&'__0A<'__1,&'bu8,fn(&u8)>");
+        assert_eq!(named(&parse_quote!(&'a (&'b u8, &'static u8, &u8))).len(), 2);
+    }
+}

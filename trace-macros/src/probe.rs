@@ -1,0 +1,217 @@
+//! `#[probe]`.
+
+use crate::errors::Errors;
+use crate::lifetimes::made_static;
+use crate::options::{Options, Word};
+use crate::support::{Support, collected, location};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{FnArg, GenericParam, ItemFn, LitStr, Path, ReturnType, Safety, Token, Type};
+
+/// `#[probe(tracepoint, words…)]`.
+struct Attribute {
+    tracepoint: Path,
+    words: Vec<Word>,
+}
+
+impl Parse for Attribute {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.is_empty() || (input.peek(syn::Ident) && input.peek2(Token![=])) {
+            return Err(input.error("expected the path of a tracepoint first: `#[probe(path::to::tracepoint)]`"));
+        }
+        let tracepoint = input.call(Path::parse_mod_style)?;
+        let mut words = Vec::new();
+        while !input.is_empty() {
+            input.parse::<Token![,]>()?;
+            if !input.is_empty() {
+                words.push(input.parse()?);
+            }
+        }
+        Ok(Attribute { tracepoint, words })
+    }
+}
+
+pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let attribute = errors.check(syn::parse2::<Attribute>(attribute));
+    let function = match syn::parse2::<ItemFn>(item.clone()) {
+        Ok(function) => Some(function),
+        Err(error) => {
+            errors.add(syn::Error::new(error.span(), format!("a probe is a function with a body: {error}")));
+            None
+        }
+    };
+    let model = match (attribute, &function) {
+        (Some(attribute), Some(function)) => Some(Probe::model(attribute, function, &mut errors)),
+        _ => None,
+    };
+    match (model, errors.into_tokens()) {
+        (Some(probe), None) => {
+            let descriptor = probe.descriptor();
+            quote! {
+                #item
+                const _: () = { #descriptor };
+            }
+        }
+        // The fallback: the function as it is, attached to nothing.
+        (_, errors) => match function {
+            Some(function) => quote!(#errors #[allow(dead_code)] #function),
+            None => quote!(#errors),
+        },
+    }
+}
+
+struct Probe<'f> {
+    function: &'f ItemFn,
+    tracepoint: Path,
+    name: Option<LitStr>,
+    level: Option<Ident>,
+    support: Support,
+}
+
+impl<'f> Probe<'f> {
+    /// Notes what is wrong with `function`; the model has gaps then.
+    fn model(attribute: Attribute, function: &'f ItemFn, errors: &mut Errors) -> Probe<'f> {
+        let known = ["name", "level", "crate"];
+        let mut options = Options::new(attribute.words, "#[probe(tracepoint)]", &known, errors);
+        let probe = Probe {
+            function,
+            tracepoint: attribute.tracepoint,
+            name: options.event_name(errors),
+            level: options.level(errors),
+            support: Support::of(options.krate(errors)),
+        };
+        probe.validate(errors);
+        probe
+    }
+
+    fn validate(&self, errors: &mut Errors) {
+        let sig = &self.function.sig;
+        if let Some(token) = &sig.asyncness {
+            errors.push(token, "a probe cannot be `async`: it runs where its tracepoint fires");
+        }
+        if let Safety::Unsafe(token) = &sig.safety {
+            errors.push(token, "a probe cannot be `unsafe`: nobody could answer for its call");
+        }
+        if let Some(variadic) = &sig.variadic {
+            errors.push(variadic, "a probe takes the arguments of its tracepoint");
+        }
+        for parameter in &sig.generics.params {
+            if !matches!(parameter, GenericParam::Lifetime(_)) {
+                errors.push(parameter, "a probe cannot be generic: it takes the types of its tracepoint");
+            }
+        }
+        for input in &sig.inputs {
+            match input {
+                FnArg::Receiver(receiver) => errors.push(receiver, "a probe is a free function: it cannot take `self`"),
+                FnArg::Typed(argument) if is_opaque(&argument.ty) => {
+                    errors.push(&argument.ty, "a probe cannot take `impl Trait`: it takes the types of its tracepoint");
+                }
+                FnArg::Typed(_) => {}
+            }
+        }
+        if let ReturnType::Type(_, ty) = &sig.output {
+            if is_opaque(ty) {
+                let message =
+                    "a probe cannot return `impl Trait`: name the event type, so that its class is known before it runs";
+                errors.push(ty, message);
+            }
+        }
+        if let Some(own) = self.tracepoint.get_ident().filter(|own| **own == sig.ident) {
+            errors.push(own, "a probe needs another name than its tracepoint in the same module");
+        }
+    }
+
+    fn descriptor(&self) -> TokenStream {
+        let sig = &self.function.sig;
+        let (output, output_span) = match &sig.output {
+            ReturnType::Default => (quote!(()), Span::call_site()),
+            ReturnType::Type(_, ty) => (made_static((**ty).clone()).into_token_stream(), ty.span()),
+        };
+        // Each parameter stands where its type does, so that a type that is not the tracepoint's is marked there.
+        let parameters: Vec<Ident> = (sig.inputs.iter().enumerate())
+            .filter_map(|(i, input)| match input {
+                FnArg::Typed(argument) => Some(format_ident!("a{i}", span = at(argument.ty.span()))),
+                FnArg::Receiver(_) => None,
+            })
+            .collect();
+        let name = &sig.ident;
+        descriptor(
+            &self.support,
+            &Descriptor {
+                tracepoint: self.tracepoint.to_token_stream(),
+                output,
+                output_span,
+                name: self.name.as_ref(),
+                level: self.level.as_ref(),
+                location: location(name, &self.support),
+                parameters: &parameters,
+                arity_span: sig.paren_token.span.join(),
+                call: quote!(#name(#(#parameters),*)),
+            },
+        )
+    }
+}
+
+fn is_opaque(ty: &Type) -> bool {
+    struct Opaque(bool);
+    impl syn::visit_mut::VisitMut for Opaque {
+        fn visit_type_impl_trait_mut(&mut self, _: &mut syn::TypeImplTrait) {
+            self.0 = true;
+        }
+    }
+    let mut opaque = Opaque(false);
+    syn::visit_mut::VisitMut::visit_type_mut(&mut opaque, &mut ty.clone());
+    opaque.0
+}
+
+/// A mixed-site span at the place of `span`.
+fn at(span: Span) -> Span {
+    Span::mixed_site().located_at(span)
+}
+
+/// What the static of a probe is made from.
+pub(crate) struct Descriptor<'a> {
+    pub(crate) tracepoint: TokenStream,
+    pub(crate) output: TokenStream,
+    pub(crate) output_span: Span,
+    pub(crate) name: Option<&'a LitStr>,
+    pub(crate) level: Option<&'a Ident>,
+    pub(crate) location: TokenStream,
+    pub(crate) parameters: &'a [Ident],
+    /// Where a wrong number of parameters is shown.
+    pub(crate) arity_span: Span,
+    /// The call that makes the output from the parameters.
+    pub(crate) call: TokenStream,
+}
+
+/// The static that registers a probe, and the function that its list holds.
+pub(crate) fn descriptor(support: &Support, probe: &Descriptor<'_>) -> TokenStream {
+    let Descriptor { tracepoint, output, name, location, parameters, call, .. } = probe;
+    let collected = collected(support, "PROBES");
+    let level = match probe.level {
+        Some(level) => Ident::new(&level.to_string(), Span::call_site()),
+        None => Ident::new("Info", Span::call_site()),
+    };
+    let name = match name {
+        Some(name) => quote!(::core::option::Option::Some(#support::Name::given(#name))),
+        None => quote!(::core::option::Option::None),
+    };
+    let takes = format_ident!("takes_{}_arguments", parameters.len(), span = Span::call_site().located_at(probe.arity_span));
+    let entry = Ident::new("entry", Span::mixed_site());
+    let run = quote_spanned!(Span::call_site().located_at(probe.output_span)=> run);
+    quote! {
+        #collected
+        static __RINGTRACE_PROBE: #support::ProbeDescriptor = #support::ProbeDescriptor::of::<#tracepoint, #output>(
+            #name,
+            #support::Level::#level,
+            #location,
+            // A call whose argument is typed by the tracepoint: one error where they differ.
+            || <<#tracepoint as #support::Tracepoint>::Itself>::#takes(
+                |#entry: &#support::Entry, #(#parameters),*| #entry.#run(|| #call),
+            ),
+        );
+    }
+}

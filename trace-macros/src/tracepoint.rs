@@ -1,0 +1,61 @@
+//! `#[tracepoint]`.
+//!
+//! It expands in two stages. An attribute cannot know where it stands, and inside a trait, an impl or an extern block the
+//! type of a tracepoint is a syntax error for each of its items. So the first stage leaves a single item, an enum that
+//! carries the declaration in the attribute of the second stage: where an enum cannot stand, that is the one error.
+
+mod expand;
+mod fallback;
+mod model;
+mod validate;
+
+use crate::errors::Errors;
+use crate::support::Support;
+use model::{Declaration, Tracepoint, Words};
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
+use quote::{quote, quote_spanned};
+
+/// First stage: reports the mistakes, or hands the declaration to the second stage.
+pub(crate) fn declare(options: TokenStream, item: TokenStream) -> TokenStream {
+    let declaration = match Declaration::from_item(item.clone()) {
+        Ok(declaration) => declaration,
+        Err(error) => return error.to_compile_error(),
+    };
+    let (tracepoint, errors) = model(&declaration, options.clone());
+    let support = Support::of(tracepoint.words.krate.clone());
+    if let Some(errors) = errors.into_tokens() {
+        let stub = fallback::stub(&declaration, &support);
+        return quote!(#errors #stub);
+    }
+    let conditions = declaration.attrs.iter().filter(|a| a.path().is_ident("cfg"));
+    let ident = &declaration.sig.ident;
+    // This span is what an error in the wrong place shows.
+    let at = declaration.sig.fn_token.span.resolved_at(Span::call_site());
+    let mut body = Group::new(Delimiter::Brace, TokenStream::new());
+    body.set_span(ident.span());
+    let carrier = quote_spanned!(at=> enum #ident #body);
+    quote! {
+        #(#conditions)*
+        #[#support::declare({ #options } #item)]
+        #carrier
+    }
+}
+
+/// Second stage: `{ options } item` becomes the tracepoint.
+pub(crate) fn define(declaration: TokenStream) -> TokenStream {
+    let parts = |input: syn::parse::ParseStream<'_>| Ok((input.parse::<Group>()?, input.parse::<Declaration>()?));
+    match syn::parse::Parser::parse2(parts, declaration) {
+        Ok((options, declaration)) => {
+            let (tracepoint, errors) = model(&declaration, options.stream());
+            errors.into_tokens().unwrap_or_else(|| expand::expand(&tracepoint))
+        }
+        Err(error) => error.to_compile_error(),
+    }
+}
+
+fn model(declaration: &Declaration, options: TokenStream) -> (Tracepoint, Errors) {
+    let mut errors = Errors::default();
+    let words = Words::parse(options, &mut errors);
+    let tracepoint = validate::validate(declaration, words, &mut errors);
+    (tracepoint, errors)
+}

@@ -1,0 +1,176 @@
+//! Expand: the function, its type, its gate and descriptor, and the emitter.
+
+use super::model::Tracepoint;
+use crate::support::{Support, collected, gate_section, hidden, location, plain};
+use crate::{fields, probe};
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote};
+use syn::Ident;
+
+pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
+    let support = &Support::of(tracepoint.words.krate.clone());
+    let (vis, ident) = (&tracepoint.vis, &tracepoint.sig.ident);
+    let function = function(tracepoint);
+    let recorder = tracepoint.words.record.is_some().then(|| recorder(tracepoint, support));
+    let descriptor = descriptor(tracepoint, support);
+    let (collected, gate_section) = (collected(support, "TRACEPOINTS"), gate_section());
+
+    let types: Vec<_> = tracepoint.arguments.iter().map(|a| &a.ty).collect();
+    let lifetimes = &tracepoint.lifetimes;
+    let arguments: Vec<_> = (0..types.len()).map(|i| format_ident!("a{i}", span = Span::mixed_site())).collect();
+    let [entry, function_pointer] = ["entry", "function"].map(|name| Ident::new(name, Span::mixed_site()));
+    let takes = format_ident!("takes_{}_arguments", types.len());
+    // Lints of names and dead code are about the function, which has the same name.
+    let type_name = hidden(ident);
+
+    quote! {
+        #function
+
+        // An enum without variants: a local `let name` can shadow it, which a struct's constructor would not allow.
+        #[doc(hidden)]
+        #[allow(dead_code)]
+        #vis enum #type_name {}
+
+        const _: () = {
+            #gate_section
+            static __RINGTRACE_GATE: #support::Gate = #support::Gate::new();
+
+            #collected
+            static __RINGTRACE_TRACEPOINT: #support::TracepointDescriptor = #descriptor;
+
+            #[allow(dead_code)]
+            impl #type_name {
+                /// Returns whether a probe is attached.
+                #[inline(always)]
+                #[must_use]
+                #vis fn enabled() -> bool {
+                    __RINGTRACE_GATE.is_on()
+                }
+
+                #[doc(hidden)]
+                #[cold]
+                #[inline(never)]
+                #vis fn __emit<#(#lifetimes),*>(#(#arguments: #types),*) {
+                    #(let _ = #support::argument::<#types>;)*
+                    #support::emit(&__RINGTRACE_GATE, |#entry| {
+                        // SAFETY: TP-2: the list holds functions that `takes_…_arguments` typed.
+                        let #function_pointer = unsafe { #entry.function_as::<fn(&#support::Entry, #(#types),*)>() };
+                        if let ::core::option::Option::Some(#function_pointer) = #function_pointer {
+                            #function_pointer(#entry, #(#arguments),*);
+                        }
+                    });
+                }
+
+                #[doc(hidden)]
+                #vis fn #takes(
+                    #function_pointer: for<#(#lifetimes),*> fn(&#support::Entry, #(#types),*),
+                ) -> #support::ErasedProbe {
+                    #function_pointer as #support::ErasedProbe
+                }
+            }
+
+            impl #support::Tracepoint for #type_name {
+                type Itself = #type_name;
+                fn descriptor() -> &'static #support::TracepointDescriptor {
+                    &__RINGTRACE_TRACEPOINT
+                }
+            }
+        };
+
+        #recorder
+    }
+}
+
+/// The function that fires the tracepoint.
+fn function(tracepoint: &Tracepoint) -> TokenStream {
+    let Tracepoint { attrs, vis, sig, arguments, .. } = tracepoint;
+    let ident = hidden(&sig.ident);
+    let names = arguments.iter().map(|a| &a.ident);
+    let fire = quote! {
+        if #ident::enabled() {
+            #ident::__emit(#(#names),*);
+        }
+    };
+    // The span of the `;`: the function ends there, so that it is seen as the user's own and warned about when it is never used.
+    let mut body = Group::new(Delimiter::Brace, fire);
+    body.set_span(tracepoint.end);
+    let event = event_line(tracepoint);
+    quote! {
+        #(#attrs)*
+        #event
+        #[inline(always)]
+        #vis #sig #body
+    }
+}
+
+/// One line of documentation with the event's name. An undocumented tracepoint gets none, so that `missing_docs` sees it.
+fn event_line(tracepoint: &Tracepoint) -> Option<TokenStream> {
+    if !tracepoint.attrs.iter().any(|a| a.path().is_ident("doc")) {
+        return None;
+    }
+    Some(match &tracepoint.words.name {
+        Some(name) => {
+            let line = format!("\n\nEvent `{}`.", name.value());
+            quote!(#[doc = #line])
+        }
+        None => {
+            let name = plain(&tracepoint.sig.ident);
+            quote!(#[doc = ::core::concat!("\n\nEvent `", #name, "` of module `", ::core::module_path!(), "`.")])
+        }
+    })
+}
+
+fn descriptor(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
+    let reentrant = tracepoint.words.reentrant;
+    let name = match &tracepoint.words.name {
+        Some(name) => quote!(#support::Name::given(#name)),
+        None => {
+            let name = plain(&tracepoint.sig.ident);
+            quote!(#support::Name::derived(::core::module_path!(), #name))
+        }
+    };
+    let signature = tracepoint.sig.to_token_stream().to_string();
+    let location = location(&tracepoint.sig.ident, support);
+    quote! {
+        #support::TracepointDescriptor {
+            name: #name,
+            signature: #signature,
+            location: #location,
+            gate: &__RINGTRACE_GATE,
+            reentrant: #reentrant,
+        }
+    }
+}
+
+/// The event and the probe of `#[tracepoint(record)]`.
+fn recorder(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
+    let ident = &tracepoint.sig.ident;
+    let fields: Vec<_> = tracepoint.arguments.iter().map(|a| (&a.attrs[..], &a.ident, &a.ty)).collect();
+    let event = match fields::recorded(&hidden(ident), &fields, support) {
+        Ok(event) => event,
+        Err(errors) => return errors,
+    };
+    let names: Vec<_> = tracepoint.arguments.iter().map(|a| hidden(&a.ident)).collect();
+    let values: Vec<_> = (0..names.len()).map(|i| format_ident!("a{i}", span = Span::mixed_site())).collect();
+    let call = quote!(__RingtraceEvent { #(#names: #values),* });
+    let probe = probe::descriptor(
+        support,
+        &probe::Descriptor {
+            tracepoint: hidden(ident).into_token_stream(),
+            output: quote!(__RingtraceEvent),
+            output_span: Span::call_site(),
+            name: None,
+            level: tracepoint.words.level.as_ref(),
+            location: location(ident, support),
+            parameters: &values,
+            arity_span: Span::call_site(),
+            call,
+        },
+    );
+    quote! {
+        const _: () = {
+            #event
+            #probe
+        };
+    }
+}
