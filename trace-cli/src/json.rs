@@ -1,55 +1,65 @@
 //! Values and types as JSON.
 
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value as Json, json};
 use trace_ctf::declared::{Base, Enumeration, Integer, Member, Root, Type};
 use trace_ctf::reader::{Event, Scope, Value};
 
-/// An event, its contexts and its payload.
-pub(crate) fn event(event: &Event<'_>) -> Json {
-    let class = event.class();
-    let mut object = Map::new();
-    object.insert("timestamp_ns".into(), event.timestamp().into());
-    object.insert("name".into(), class.name.clone().into());
-    if let Some(level) = class.level {
-        object.insert("level".into(), level.name().into());
-    }
-    let packet = event.packet().info();
-    object.insert("stream_class".into(), packet.stream_class_id.into());
-    object.insert("stream".into(), packet.stream_instance_id.into());
-    object.insert("cpu_id".into(), packet.cpu_id.into());
-    let mut context = Map::new();
-    for scope in [Scope::StreamContext, Scope::EventContext] {
-        if let Json::Object(members) = value(event.value(scope)) {
-            context.extend(members);
+/// An event, its contexts and its payload, members in the order of their declaration.
+pub(crate) struct EventJson<'e, 'p>(pub(crate) &'e Event<'p>);
+
+impl Serialize for EventJson<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(event) = self;
+        let class = event.class();
+        let packet = event.packet().info();
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("timestamp_ns", &event.timestamp())?;
+        object.serialize_entry("name", &class.name)?;
+        if let Some(level) = class.level {
+            object.serialize_entry("level", level.name())?;
         }
+        object.serialize_entry("stream_class", &packet.stream_class_id)?;
+        object.serialize_entry("stream", &packet.stream_instance_id)?;
+        object.serialize_entry("cpu_id", &packet.cpu_id)?;
+        let mut context = Vec::new();
+        for scope in [Scope::StreamContext, Scope::EventContext] {
+            if let Value::Structure(members) = event.value(scope) {
+                context.extend(members);
+            }
+        }
+        object.serialize_entry("context", &ValueJson(&Value::Structure(context)))?;
+        object.serialize_entry("payload", &ValueJson(&event.payload()))?;
+        object.end()
     }
-    object.insert("context".into(), context.into());
-    object.insert("payload".into(), value(event.payload()));
-    object.into()
 }
 
 /// A value: an enumeration is its name where it has one, an optional value `null` or itself, a variant an object of one member.
-fn value(from: Value<'_>) -> Json {
-    match from {
-        Value::Unsigned(number) => number.into(),
-        Value::Signed(number) => number.into(),
-        // JSON has no word for infinities and what is not a number.
-        Value::Float(number) if number.is_finite() => number.into(),
-        Value::Float(number) => number.to_string().into(),
-        Value::Enumeration(number, labels) => match labels.first().map(String::as_str) {
-            Some("true") if number == 1 => true.into(),
-            Some("false") if number == 0 => false.into(),
-            Some(label) => label.into(),
-            None => i64::try_from(number).map_or_else(|_| u64::try_from(number).ok().into(), Json::from),
-        },
-        Value::Text(text) => text.into_owned().into(),
-        Value::Structure(members) => members.into_iter().map(|(name, member)| (name, value(member))).collect(),
-        Value::Array(elements) => elements.into_iter().map(value).collect(),
-        Value::Variant(name, inner) => match (name.as_str(), *inner) {
-            ("none", Value::Structure(members)) if members.is_empty() => Json::Null,
-            ("some", inner) => value(inner),
-            (_, inner) => json!({ name: value(inner) }),
-        },
+struct ValueJson<'v, 'd>(&'v Value<'d>);
+
+impl Serialize for ValueJson<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Unsigned(number) => serializer.serialize_u64(*number),
+            Value::Signed(number) => serializer.serialize_i64(*number),
+            // JSON has no word for infinities and what is not a number.
+            Value::Float(number) if number.is_finite() => serializer.serialize_f64(*number),
+            Value::Float(number) => serializer.collect_str(number),
+            Value::Enumeration(number, labels) => match labels.first().map(String::as_str) {
+                Some("true") if *number == 1 => serializer.serialize_bool(true),
+                Some("false") if *number == 0 => serializer.serialize_bool(false),
+                Some(label) => serializer.serialize_str(label),
+                None => serializer.serialize_i128(*number),
+            },
+            Value::Text(text) => serializer.serialize_str(text),
+            Value::Structure(members) => serializer.collect_map(members.iter().map(|(name, value)| (name, ValueJson(value)))),
+            Value::Array(elements) => serializer.collect_seq(elements.iter().map(ValueJson)),
+            Value::Variant(name, inner) => match (name.as_str(), &**inner) {
+                ("none", Value::Structure(members)) if members.is_empty() => serializer.serialize_none(),
+                ("some", inner) => ValueJson(inner).serialize(serializer),
+                (name, inner) => serializer.collect_map([(name, ValueJson(inner))]),
+            },
+        }
     }
 }
 

@@ -113,7 +113,8 @@ impl<'a> Lines<'a> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.line.clear();
         if self.arguments.json {
-            writeln!(self.line, "{}", json::event(event))?;
+            serde_json::to_writer(&mut self.line, &json::EventJson(event))?;
+            self.line.push(b'\n');
         } else {
             self.formatter.event(event, &mut self.line);
         }
@@ -159,22 +160,30 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { events, shown, discarded_events, lost_packets, damaged, .. } = self;
-        if shown == events {
-            write!(f, "{events} events")?;
-        } else {
-            write!(f, "{shown} of {events} events")?;
+        if self.shown != self.events {
+            write!(f, "{} of ", self.shown)?;
         }
+        write!(f, "{}", Count(self.events, "event"))?;
         if self.stopped {
             write!(f, ", the rest was not read")?;
         }
-        write!(f, ", {discarded_events} discarded events, {lost_packets} lost packets")?;
+        write!(f, ", {}, {}", Count(self.discarded_events, "discarded event"), Count(self.lost_packets, "lost packet"))?;
         if self.uncounted {
             write!(f, ", others before the first packet of a stream")?;
         }
-        if *damaged > 0 {
-            write!(f, ", {damaged} damaged streams")?;
+        if self.damaged > 0 {
+            write!(f, ", {}", Count(self.damaged, "damaged file"))?;
         }
         Ok(())
+    }
+}
+
+/// A number of things.
+struct Count(u64, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(number, what) = self;
+        write!(f, "{number} {what}{}", if *number == 1 { "" } else { "s" })
     }
 }

@@ -120,6 +120,29 @@ fn the_newest_recording_and_traces_below() {
 }
 
 #[test]
+fn several_traces_are_merged_as_babeltrace2_does() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "both/a", 21);
+    recorded(here.path(), "both/b", 22);
+    // The second one gets a UUID of its own, that sorts first.
+    for entry in fs::read_dir(here.path().join("both/b")).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+        let mut bytes = fs::read(entry.path()).unwrap();
+        let (old, new) = if entry.file_name() == "metadata" {
+            (&b"11223344-"[..], &b"01223344-"[..])
+        } else {
+            (&common::UUID[..4], &[1, 0x22, 0x33, 0x44][..])
+        };
+        let places: Vec<usize> = (0..bytes.len() - old.len()).filter(|&at| bytes[at..].starts_with(old)).collect();
+        places.iter().for_each(|&at| bytes[at..at + new.len()].copy_from_slice(new));
+        fs::write(entry.path(), bytes).unwrap();
+    }
+    let theirs = Command::new("babeltrace2").args(["--clock-gmt", "both"]).current_dir(here.path()).output().unwrap();
+    let ours = run(&["view", "--utc", "both"], here.path());
+    assert_eq!(ours.status.code(), Some(0), "{}", text(&ours.stderr));
+    assert!(!ours.stdout.is_empty() && ours.stdout == theirs.stdout, "{}", text(&theirs.stderr));
+}
+
+#[test]
 fn what_cannot_be_read_says_where_and_what_to_do() {
     let here = tempfile::tempdir().unwrap();
     let failed = |arguments: &[&str], code: i32, phrases: &[&str]| {
@@ -155,7 +178,7 @@ fn a_cut_trace_shows_what_is_whole() {
     assert_eq!(output.status.code(), Some(3), "{messages}");
     assert!(text(&output.stdout).lines().count() >= 5);
     assert!(messages.contains("chan_0: packet 2, byte ") && messages.contains("truncated"), "{messages}");
-    assert!(messages.contains("1 damaged streams"), "{messages}");
+    assert!(messages.contains("1 damaged file"), "{messages}");
 }
 
 #[test]

@@ -305,14 +305,21 @@ impl Type {
         matches!(self, Self::Integer(Integer { text: true, bits: 8, align: 8, .. }))
     }
 
-    /// How many types it is made of.
-    pub(crate) fn nodes(&self) -> usize {
+    /// How many types it is made of, and how many lie inside each other.
+    pub(crate) fn extent(&self) -> (usize, usize) {
+        let inside = |members: &[Member]| {
+            let extents = members.iter().map(|member| member.class.extent());
+            extents.fold((1, 1), |(nodes, depth), (more, deeper)| (nodes + more + 1, depth.max(deeper + 1)))
+        };
         match self {
-            Self::Structure(structure) => structure.members.iter().map(|member| member.class.nodes() + 1).sum::<usize>() + 1,
-            Self::Variant(variant) => variant.options.iter().map(|option| option.class.nodes() + 1).sum::<usize>() + 1,
-            Self::Enumeration(enumeration) => 1 + enumeration.labels.len(),
-            Self::Array(Array { element, .. }) | Self::Sequence(Sequence { element, .. }) => 1 + element.nodes(),
-            _ => 1,
+            Self::Structure(structure) => inside(&structure.members),
+            Self::Variant(variant) => inside(&variant.options),
+            Self::Enumeration(enumeration) => (1 + enumeration.labels.len(), 1),
+            Self::Array(Array { element, .. }) | Self::Sequence(Sequence { element, .. }) => {
+                let (nodes, depth) = element.extent();
+                (nodes + 1, depth + 1)
+            }
+            _ => (1, 1),
         }
     }
 }

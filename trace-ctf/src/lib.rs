@@ -8,6 +8,59 @@
 //! their time-ordered merge) and [`text`] (babeltrace2's text form, event class descriptions). It works from the declared
 //! types alone, links no part of the tracer, and takes malformed input for what it is: an [`Error`] that names the stream, the
 //! packet and the byte.
+//!
+//! # Examples
+//!
+//! ```
+//! use trace_ctf::packet::PacketHeader;
+//! use trace_ctf::reader::Decoder;
+//! use trace_ctf::schema::{Clock, EventClass, EventHeader, Field, FieldClass, Level, Schema, StreamClass, Trace};
+//! use trace_ctf::{metadata, text};
+//!
+//! # fn main() -> trace_ctf::Result<()> {
+//! let clock = Clock {
+//!     name: "monotonic".into(),
+//!     uuid: [0; 16],
+//!     description: "CLOCK_MONOTONIC".into(),
+//!     frequency_hz: 1_000_000_000,
+//!     precision_ns: 0,
+//!     offset_s: 1_700_000_000,
+//!     offset_cycles: 0,
+//!     absolute: false,
+//! };
+//! let stream = StreamClass { id: 0, header: EventHeader::Compact, context: vec![Field::new("vtid", FieldClass::signed(32))] };
+//! let mut schema = Schema::new(Trace { uuid: [1; 16], environment: Vec::new(), clock, streams: vec![stream] })?;
+//! schema.add(EventClass {
+//!     stream_id: 0,
+//!     id: 3,
+//!     name: "app:request".into(),
+//!     level: Some(Level::Info),
+//!     source: None,
+//!     fields: vec![Field::new("id", FieldClass::unsigned(64)), Field::new("path", FieldClass::String { length_bits: 16 })],
+//! })?;
+//! let text = metadata::write(&schema);
+//! assert!(text.starts_with("/* CTF 1.8 */"));
+//!
+//! // One event record: header, context, payload.
+//! let mut content = Vec::new();
+//! EventHeader::Compact.encode(3, 5, 0, &mut content);
+//! content.extend(42_i32.to_le_bytes());
+//! content.extend(7_u64.to_le_bytes());
+//! content.extend(1_u16.to_le_bytes());
+//! content.extend(b"/");
+//!
+//! let mut decoder = Decoder::new(&schema)?;
+//! let packet = decoder.packet(&PacketHeader::default(), &content)?;
+//! let mut line = Vec::new();
+//! for event in packet.events() {
+//!     text::Formatter::utc().event(&event?, &mut line);
+//! }
+//! let expected = "[22:13:20.000000005] (+?.?????????) app:request: { cpu_id = 0 }, { vtid = 42 }, \
+//!                 { id = 7, _path_length = 1, path = \"/\" }\n";
+//! assert_eq!(String::from_utf8_lossy(&line), expected);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod declared;
 mod decode;

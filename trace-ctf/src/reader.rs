@@ -12,6 +12,26 @@
 //! [`Error::is_truncated`](crate::Error::is_truncated) holds. Other contradictions end their stream with
 //! [`Error::is_corrupt`](crate::Error::is_corrupt); the other streams go on. Sizes are checked against the file before they
 //! are believed.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use trace_ctf::reader::{Entry, Trace};
+//!
+//! # fn main() -> trace_ctf::Result<()> {
+//! let trace = Trace::open(Path::new("app.ringtrace"))?;
+//! let mut merge = trace.merge();
+//! while let Some(entry) = merge.next_entry() {
+//!     match entry? {
+//!         Entry::Event(event) => println!("{:?} {} {:?}", event.timestamp(), event.name(), event.payload().member("id")),
+//!         Entry::Loss(loss) => println!("{:?}: {:?}", loss.kind, loss.count),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod merge;
 mod packet;

@@ -257,8 +257,11 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// As for [`Schema::add`], about the context fields of a stream class.
+    /// As for [`Schema::add`], about the clock and the context fields of the stream classes.
     pub fn new(trace: Trace) -> Result<Self> {
+        if trace.clock.frequency_hz == 0 {
+            return Err(Error::schema("clock without a frequency"));
+        }
         for (place, stream) in trace.streams.iter().enumerate() {
             if trace.streams[..place].iter().any(|other| other.id == stream.id) {
                 return Err(Error::schema(format!("stream class {} is declared twice", stream.id)));

@@ -78,6 +78,9 @@ mod tests {
         assert!(event("integer { size = 8; } _n[ stream.event.context.x ];").unwrap_err().is_unsupported());
         let deep = "struct { ".repeat(5000);
         assert!(parse(&deep).unwrap_err().is_metadata());
+        assert!(parse(&"enum : ".repeat(50_000)).unwrap_err().is_metadata());
+        let chain: String = (1..2000).map(|n| format!("typedef a{} a{n}[1][1][1][1][1][1][1][1];", n - 1)).collect();
+        assert!(parse(&format!("typealias string := a0; {chain}")).unwrap_err().is_metadata());
         assert!(parse("event { };").unwrap_err().is_metadata());
     }
 

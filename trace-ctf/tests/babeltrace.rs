@@ -147,3 +147,22 @@ fn an_empty_text_and_an_empty_payload() {
     let text = String::from_utf8(assert_agreement(directory.path()).text).unwrap();
     assert!(text.contains("{ _text_length = 0, text = \"\" }\n") && text.ends_with("{ }\n"), "{text}");
 }
+
+#[test]
+fn files_of_one_stream_are_read_one_after_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let schema = schema(Vec::new(), vec![vec![field("n", FieldClass::unsigned(64))]]);
+    std::fs::write(directory.path().join("metadata"), trace_ctf::metadata::write(&schema)).unwrap();
+    let mut stream = common::StreamWriter::new(1, 5, 5_000_000_000);
+    let mut random = common::Random::new(4);
+    (0..6).for_each(|_| stream.packet(&schema, 12, &mut random));
+    stream.header.events_discarded += 3;
+    (0..2).for_each(|_| stream.packet(&schema, 12, &mut random));
+    let cut = stream.entries[6].offset as usize;
+    // The later file has the name that sorts first.
+    std::fs::write(directory.path().join("a"), &stream.file[cut..]).unwrap();
+    std::fs::write(directory.path().join("b"), &stream.file[..cut]).unwrap();
+    let ours = assert_agreement(directory.path());
+    assert_eq!(ours.text.iter().filter(|&&byte| byte == b'\n').count(), 96);
+    assert_eq!(ours.losses.len(), 1);
+}

@@ -101,6 +101,38 @@ fn a_damaged_stream_does_not_hide_the_others() {
 }
 
 #[test]
+fn metadata_cut_in_its_last_section_keeps_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let schema = small();
+    write_trace(directory.path(), &schema, 1, 0, 1);
+    let whole = metadata::write(&schema);
+    let known = whole.rfind(metadata::SIGNATURE).unwrap();
+    for end in [known + 20, known + 60, whole.len() - 4] {
+        fs::write(directory.path().join("metadata"), &whole[..end]).unwrap();
+        let trace = Trace::open(directory.path()).unwrap();
+        assert_eq!(trace.declarations().events().len(), schema.events().len() - 1);
+        let [error] = trace.damage() else { panic!("{:?}", trace.damage()) };
+        assert!(error.is_metadata() && error.to_string().contains("metadata: line "), "{error}");
+    }
+    let first = metadata::head(&schema.trace).len();
+    fs::write(directory.path().join("metadata"), &whole[..first / 2]).unwrap();
+    assert!(Trace::open(directory.path()).unwrap_err().is_metadata());
+}
+
+#[test]
+fn the_deepest_schema_is_read_back() {
+    let deepen = |class: FieldClass, level: u32| match level % 3 {
+        0 => FieldClass::Optional(Box::new(class)),
+        1 => FieldClass::Sequence { element: Box::new(class), length_bits: 8 },
+        _ => FieldClass::Variant { tag_bits: 8, options: vec![VariantOption { name: "A".into(), class }] },
+    };
+    let deepest = (1..32).fold(FieldClass::String { length_bits: 8 }, deepen);
+    let schema = schema(Vec::new(), vec![vec![field("deep", deepest)]]);
+    let declared = trace_ctf::tsdl::parse(&metadata::write(&schema)).unwrap();
+    assert_eq!(declared.events().len(), 3);
+}
+
+#[test]
 fn losses_are_counted_by_kind() {
     let directory = tempfile::tempdir().unwrap();
     let schema = small();
@@ -171,7 +203,7 @@ fn values_by_name() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn flipped_bytes_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),

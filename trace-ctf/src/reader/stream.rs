@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -181,18 +181,11 @@ impl OpenFile {
         if bytes.try_reserve_exact(size).is_err() {
             return Err(Error::corrupt(self.place.clone(), format!("packet of {length} bytes: no memory for it")));
         }
-        bytes.resize(size, 0);
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match self.file.read_at(&mut bytes[filled..], self.place.offset + filled as u64) {
-                Ok(0) => {
-                    let place = self.place.clone();
-                    return Err(Kind::Truncated { place, needed: length, available: filled as u64 }.into());
-                }
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io(path, error)),
-            }
+        let mut file = &self.file;
+        let read = file.seek(SeekFrom::Start(self.place.offset)).and_then(|_| file.take(length).read_to_end(&mut bytes));
+        let available = read.map_err(|error| Error::io(path, error))? as u64;
+        if available < length {
+            return Err(Kind::Truncated { place: self.place.clone(), needed: length, available }.into());
         }
         Ok(bytes)
     }

@@ -10,7 +10,7 @@ use crate::error::Kind;
 use crate::packet::{HEADER_LEN, PacketHeader};
 use crate::reader::{Merge, Packet, Packets};
 use crate::schema::{EventClass, Schema};
-use crate::tsdl::Parser;
+use crate::tsdl::{self, Parser};
 use crate::{Error, Result, metadata};
 
 /// A trace: a directory with a metadata file and stream files.
@@ -82,10 +82,9 @@ impl Trace {
             }
             other => other.map_err(|error| Error::io(&file, error))?,
         };
-        let mut parser = Parser::new();
-        parser.append(metadata_text(&bytes).map_err(|error| error.in_file(&file))?).map_err(|error| error.in_file(&file))?;
-        let declarations = Arc::new(parser.into_declarations());
-        let mut trace = Self { path: path.to_owned(), declarations, streams: Vec::new(), damage: Vec::new() };
+        let (declarations, cut) = declarations(&bytes).map_err(|error| error.in_file(&file))?;
+        let damage = cut.map(|error| error.in_file(&file)).into_iter().collect();
+        let mut trace = Self { path: path.to_owned(), declarations: Arc::new(declarations), streams: Vec::new(), damage };
         trace.find_streams()?;
         Ok(trace)
     }
@@ -105,7 +104,7 @@ impl Trace {
         &self.streams
     }
 
-    /// Stream files that could not be opened or begin with something else than a packet.
+    /// Stream files that could not be opened or begin with something else than a packet, and a cut end of the metadata.
     pub fn damage(&self) -> &[Error] {
         &self.damage
     }
@@ -180,6 +179,21 @@ impl Stream {
     }
 }
 
+/// Parses metadata; where only its last section is broken, as after a crash of its writer, without that one.
+fn declarations(bytes: &[u8]) -> Result<(Declarations, Option<Error>)> {
+    let text = metadata_text(bytes);
+    let error = match text.and_then(tsdl::parse) {
+        Ok(declarations) => return Ok((declarations, None)),
+        Err(error) => error,
+    };
+    let signature = metadata::SIGNATURE.as_bytes();
+    let last = bytes.windows(signature.len()).rposition(|window| window == signature).unwrap_or_default();
+    match metadata_text(&bytes[..last]).and_then(tsdl::parse) {
+        Ok(declarations) if last > 0 => Ok((declarations, Some(error))),
+        _ => Err(error),
+    }
+}
+
 fn metadata_text(bytes: &[u8]) -> Result<&str> {
     const PACKETIZED: u32 = 0x75D1_1D57;
     if let Some(word) = bytes.first_chunk() {
@@ -226,6 +240,11 @@ impl Decoder {
     pub fn add(&mut self, class: &EventClass) -> Result<()> {
         self.declarations = None;
         self.parser.append(&metadata::event(class))
+    }
+
+    /// What has been taken over so far.
+    pub fn declarations(&self) -> &Declarations {
+        self.parser.declarations()
     }
 
     /// Makes a packet of event records as they lie in a ring; the header's sizes are not looked at.

@@ -16,6 +16,9 @@ pub struct Parser {
     nodes_left: usize,
 }
 
+/// Types inside each other, as deep as recursion over them goes. A schema's deepest nesting needs about 70.
+const DEPTH_MAX: usize = 128;
+
 /// What a type expression may add up to, repeated uses of a name counted each time.
 const NODES_MAX: usize = 1 << 20;
 
@@ -92,7 +95,8 @@ impl Parser {
         let Some(class) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) else {
             return Err(Error::metadata(line, format!("no type {name}")));
         };
-        let nodes = class.nodes();
+        let (nodes, depth) = class.extent();
+        too_deep(depth, line)?;
         let class = class.clone();
         self.nodes_left = self.nodes_left.checked_sub(nodes).ok_or_else(|| Error::metadata(line, "the types are too large"))?;
         Ok(class)
@@ -141,7 +145,7 @@ impl Input<'_, '_> {
     fn block(&mut self, mut item: impl FnMut(&mut Self, &str, Item) -> Result<()>) -> Result<()> {
         self.at += 1;
         self.expect("{")?;
-        self.enter()?;
+        self.enter();
         while !self.accept("}") {
             let first = self.peek_word();
             if matches!(first, Some("typealias" | "typedef")) || first.is_some() && !self.assigns() {
@@ -286,6 +290,7 @@ impl Input<'_, '_> {
     }
 
     fn root(&mut self, class: Type) -> Result<Root> {
+        too_deep(class.extent().1, self.line())?;
         match class {
             Type::Structure(structure) => resolve::root(structure, self.line()),
             _ => Err(Error::metadata(self.line(), "a structure is needed here")),
@@ -400,17 +405,11 @@ impl Input<'_, '_> {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |token| token.line)
     }
 
-    pub(super) fn enter(&mut self) -> Result<()> {
-        self.depth += 1;
-        if self.depth > 80 {
-            return Err(Error::metadata(self.line(), "the types are nested too deep"));
-        }
+    pub(super) fn enter(&mut self) {
         self.parser.scopes.push(HashMap::new());
-        Ok(())
     }
 
     pub(super) fn leave(&mut self) {
-        self.depth -= 1;
         self.parser.scopes.pop();
     }
 }
@@ -418,6 +417,10 @@ impl Input<'_, '_> {
 enum Item {
     Type(Type),
     Value(Value),
+}
+
+pub(super) fn too_deep(depth: usize, line: u32) -> Result<()> {
+    if depth > DEPTH_MAX { Err(Error::metadata(line, "the types are nested too deep")) } else { Ok(()) }
 }
 
 fn clock_names(structure: &Structure, names: &mut Vec<Box<str>>) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::lexer::Kind;
-use super::parser::{Input, Value};
+use super::parser::{Input, Value, too_deep};
 use crate::declared::{Array, Base, Enumeration, Float, Integer, Label, Member, Reference, Sequence, Structure, Type, Variant};
 use crate::{Error, Result};
 
@@ -18,6 +18,14 @@ impl Input<'_, '_> {
     }
 
     pub(super) fn type_specifier(&mut self) -> Result<Type> {
+        self.depth += 1;
+        too_deep(self.depth, self.line())?;
+        let class = self.bare_type();
+        self.depth -= 1;
+        class
+    }
+
+    fn bare_type(&mut self) -> Result<Type> {
         self.accept("const");
         match self.peek_word() {
             Some("struct") => self.structure(),
@@ -107,7 +115,7 @@ impl Input<'_, '_> {
 
     fn members(&mut self) -> Result<Vec<Member>> {
         self.expect("{")?;
-        self.enter()?;
+        self.enter();
         let mut members = Vec::new();
         let mut names = BTreeSet::new();
         while !self.accept("}") {
