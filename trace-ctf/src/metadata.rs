@@ -185,10 +185,10 @@ fn member(out: &mut String, class: &FieldClass, name: &MemberName, unit: Option<
             integer(out, 8, false, Base::Dec, false);
             let _ = writeln!(out, " {{ \"none\" = 0, \"some\" = 1 }} {extra};");
         }
-        FieldClass::Variant { tag_bits, options } => {
+        FieldClass::Variant { options } => {
             indent(out, depth);
             out.push_str("enum : ");
-            integer(out, *tag_bits, false, Base::Dec, false);
+            integer(out, 8, false, Base::Dec, false);
             out.push_str(" { ");
             for (index, option) in names::options(options).enumerate() {
                 let comma = if index == 0 { "" } else { ", " };

@@ -199,7 +199,7 @@ pub enum FieldClass {
         /// Form of each element.
         element: Box<FieldClass>,
         /// How many.
-        length: u32,
+        length: u64,
     },
     /// A number of elements, then the elements.
     Sequence {
@@ -210,10 +210,8 @@ pub enum FieldClass {
     },
     /// One byte, 0 or 1; the value follows a 1.
     Optional(Box<FieldClass>),
-    /// The index of an option, then that option's value.
+    /// The index of an option, one byte, then that option's value.
     Variant {
-        /// Width of the index: 8, 16 or 32 bits.
-        tag_bits: u8,
         /// The options, by index.
         options: Vec<VariantOption>,
     },
@@ -453,10 +451,9 @@ impl FieldClass {
                 element.validate(depth + 1)
             }
             Self::Optional(inner) => inner.validate(depth + 1),
-            Self::Variant { tag_bits, options } => {
-                validate_bits("tag", *tag_bits, &[8, 16, 32])?;
-                if options.is_empty() || options.len() as u128 > 1 << tag_bits {
-                    return Err(Error::schema(format!("{} options for a tag of {tag_bits} bits", options.len())));
+            Self::Variant { options } => {
+                if !(1..=256).contains(&options.len()) {
+                    return Err(Error::schema(format!("{} options for a tag of one byte", options.len())));
                 }
                 options.iter().try_for_each(|option| option.class.validate(depth + 1))
             }

@@ -58,12 +58,11 @@ fn class() -> impl Strategy<Value = FieldClass> {
         let option = (name(), inner.clone()).prop_map(|(name, class)| VariantOption { name, class });
         prop_oneof![
             fields(inner.clone(), 0..4).prop_map(FieldClass::Structure),
-            (inner.clone(), 0u32..4).prop_map(|(element, length)| FieldClass::Array { element: Box::new(element), length }),
+            (inner.clone(), 0u64..4).prop_map(|(element, length)| FieldClass::Array { element: Box::new(element), length }),
             (inner.clone(), bits())
                 .prop_map(|(element, length_bits)| FieldClass::Sequence { element: Box::new(element), length_bits }),
             inner.prop_map(|inner| FieldClass::Optional(Box::new(inner))),
-            (prop::sample::select(vec![8, 16, 32]), prop::collection::vec(option, 1..4))
-                .prop_map(|(tag_bits, options)| FieldClass::Variant { tag_bits, options }),
+            prop::collection::vec(option, 1..4).prop_map(|options| FieldClass::Variant { options }),
         ]
     })
 }

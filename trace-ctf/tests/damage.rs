@@ -24,7 +24,6 @@ fn every_class() -> Vec<Field> {
         field(
             "kind",
             FieldClass::Variant {
-                tag_bits: 8,
                 options: vec![
                     VariantOption { name: "None".into(), class: FieldClass::Structure(Vec::new()) },
                     VariantOption { name: "Some".into(), class: FieldClass::Float { bits: 64 } },
@@ -124,7 +123,7 @@ fn the_deepest_schema_is_read_back() {
     let deepen = |class: FieldClass, level: u32| match level % 3 {
         0 => FieldClass::Optional(Box::new(class)),
         1 => FieldClass::Sequence { element: Box::new(class), length_bits: 8 },
-        _ => FieldClass::Variant { tag_bits: 8, options: vec![VariantOption { name: "A".into(), class }] },
+        _ => FieldClass::Variant { options: vec![VariantOption { name: "A".into(), class }] },
     };
     let deepest = (1..32).fold(FieldClass::String { length_bits: 8 }, deepen);
     let schema = schema(Vec::new(), vec![vec![field("deep", deepest)]]);

@@ -150,9 +150,9 @@ fn encode_value(class: &FieldClass, random: &mut Random, out: &mut Vec<u8>) {
                 encode_value(inner, random, out);
             }
         }
-        FieldClass::Variant { tag_bits, options } => {
+        FieldClass::Variant { options } => {
             let tag = random.below(options.len() as u64);
-            put(out, tag, *tag_bits, false);
+            out.push(tag as u8);
             encode_value(&options[tag as usize].class, random, out);
         }
         FieldClass::Redacted => out.push(0),
