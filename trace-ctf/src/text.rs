@@ -20,7 +20,7 @@ type Offset = Box<dyn Fn(i64) -> i32 + Send>;
 /// Writes events as `babeltrace2` 2.0.4 does by default, byte for byte.
 ///
 /// A text in a trace may be anything, so the lines are bytes: what is not UTF-8 goes out as it came in, and a text ends at a
-/// zero byte.
+/// zero byte. One thing is not copied: babeltrace2 2.0.4 may show an earlier event's text where one is empty.
 pub struct Formatter {
     offset: Option<Offset>,
     previous: Option<i64>,
