@@ -13,7 +13,7 @@ fn request(id: u64, path: &str);
 /// A call.
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn golden_call(id: u64) -> u64 {
+pub fn golden_call(id: u64) -> u64 {
     request(id, "/index");
     id + 1
 }
@@ -21,7 +21,7 @@ pub extern "C" fn golden_call(id: u64) -> u64 {
 /// Arguments behind the gate.
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub extern "C" fn golden_fire(id: u64) -> u64 {
+pub fn golden_fire(id: u64) -> u64 {
     ringtrace::fire!(request(costly(id), "/index"));
-    id + 1
+    id + 2
 }

@@ -5,10 +5,16 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// The repository's root.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+    // As `cargo run` says, not as the compiler saw it: two checkouts may build in one target directory.
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        package.parent().unwrap_or(&package).to_path_buf()
+    });
+    &ROOT
 }
 
 /// What `cargo metadata` says.

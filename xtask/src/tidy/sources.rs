@@ -12,14 +12,18 @@ type Places = &'static [(&'static str, &'static str)];
 /// Where `asm!` and `global_asm!` may stand.
 const ASSEMBLY: Places = &[
     ("trace-registry/src/sys/", "per-thread block, restartable sequences"),
-    ("trace-runtime/src/sys/", "counters, fences, restartable sequences"),
-    ("trace-runtime/src/ring_buffer/", "the append: one restartable sequence"),
+    ("trace-runtime/src/sys/", "counters, constructors"),
+    ("trace-runtime/src/ring_buffer/sequence/", "the append: one restartable sequence"),
     ("trace-runtime/src/clock/", "reading the time stamp counter"),
 ];
 
 /// Where `libc::` may stand. All else goes through `rustix` or `sys`.
-const C_LIBRARY: Places =
-    &[("trace-registry/src/sys/", "raw rseq registration"), ("trace-runtime/src/sys/", "what rustix lacks")];
+const C_LIBRARY: Places = &[
+    ("trace-registry/src/sys/", "raw rseq registration"),
+    ("trace-runtime/src/sys/", "what rustix lacks"),
+    ("trace-runtime/src/ring_buffer/", "what rustix lacks; a library of its own"),
+    ("trace-runtime/src/clock/", "what rustix lacks"),
+];
 
 /// Where `core::sync::atomic` may be named. All else takes its atomics from `sync`, so that loom can stand in.
 const ATOMICS: Places = &[
