@@ -6,6 +6,7 @@ use crate::journal::Journal;
 use crate::metadata;
 use crate::output::{Packet, Sink, StreamId};
 use crate::ring_buffer::{Core, FallbackReader, Reader};
+use crate::threads::ThreadNames;
 use std::collections::HashMap;
 use std::sync::Arc;
 use trace_ctf::schema as ctf;
@@ -38,6 +39,8 @@ pub(crate) struct Delivery {
     failure: Option<Arc<Error>>,
     /// Overwrite mode: the rings are delivered when recording ends, not before.
     overwrite: bool,
+    /// Threads whose names the trace has, where it wants them.
+    threads: Option<ThreadNames>,
 }
 
 impl Delivery {
@@ -52,6 +55,7 @@ impl Delivery {
             journal,
             failure: None,
             overwrite,
+            threads: context.contains(Context::THREAD_NAME).then(ThreadNames::default),
         }
     }
 
@@ -73,17 +77,40 @@ impl Delivery {
     }
 
     /// Delivers finished sub-buffers, and with `cut` what is committed of the current ones.
-    pub(crate) fn round(&mut self, core: &Core, cut: bool) -> Round {
-        if self.overwrite || self.failure.is_some() {
+    pub(crate) fn round(&mut self, core: &Core, cut: bool, now_ns: u64) -> Round {
+        if self.failure.is_some() {
             return Round::default();
         }
-        self.attempt(|d| d.deliver(core, cut))
+        self.attempt(|d| {
+            d.deliver_thread_names(false, now_ns)?;
+            if d.overwrite { Ok(Round::default()) } else { d.deliver(core, cut) }
+        })
+    }
+
+    /// Names of threads become events of a stream that the consumer writes itself.
+    fn deliver_thread_names(&mut self, all: bool, now_ns: u64) -> Result<()> {
+        let Some(threads) = &mut self.threads else { return Ok(()) };
+        let news = threads.news(all);
+        if news.is_empty() {
+            return Ok(());
+        }
+        let mut content = Vec::new();
+        for (tid, name) in news {
+            content.extend_from_slice(&metadata::THREAD_NAME_ID.to_le_bytes());
+            content.extend_from_slice(&now_ns.to_le_bytes());
+            content.extend_from_slice(&tid.to_ne_bytes());
+            content.extend_from_slice(&(name.len() as u16).to_ne_bytes());
+            content.extend_from_slice(name.as_bytes());
+        }
+        let stream = StreamId { class: metadata::CONSUMER, instance: 0 };
+        self.sink.deliver(&Packet { stream, cpu: 0, begin_ns: now_ns, end_ns: now_ns, discarded: 0, content: &content })
     }
 
     /// Delivers everything, and tells the output the last losses. Nobody writes to the rings any more.
     pub(crate) fn finish(&mut self, core: &Core, now_ns: u64) {
         if self.failure.is_none() {
             self.attempt(|d| {
+                d.deliver_thread_names(true, now_ns)?;
                 let round = d.deliver(core, true)?;
                 d.close(core, now_ns)?;
                 d.sink.flush()?;

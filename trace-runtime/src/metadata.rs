@@ -13,6 +13,24 @@ pub(crate) const FALLBACK: u32 = 1;
 /// Number of the stream class that the consumer writes itself.
 pub(crate) const CONSUMER: u32 = 2;
 
+/// Event ID of `ringtrace:thread_name` in the consumer's stream class.
+pub(crate) const THREAD_NAME_ID: u32 = 0;
+
+/// The event class by which the consumer tells the name of a thread.
+pub(crate) fn thread_name() -> ctf::EventClass {
+    ctf::EventClass {
+        stream_id: CONSUMER,
+        id: THREAD_NAME_ID,
+        name: "ringtrace:thread_name".to_owned(),
+        level: ctf::Level::from_number(Level::Info as u64),
+        source: None,
+        fields: vec![
+            ctf::Field::new("tid", ctf::FieldClass::signed(32)),
+            ctf::Field::new("name", ctf::FieldClass::String { length_bits: 16 }),
+        ],
+    }
+}
+
 /// What holds for a whole trace: environment, clock, stream classes.
 pub(crate) fn trace(process: &Process, session: &str, uuid: [u8; 16], header: ctf::EventHeader, context: Context) -> ctf::Trace {
     let text = |name: &str, value: &str| (name.to_owned(), ctf::EnvValue::String(value.to_owned()));

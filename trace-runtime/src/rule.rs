@@ -81,20 +81,7 @@ impl Rule {
 
     /// Whether it decides about this probe, whose name is `name`.
     pub(crate) fn matches(&self, probe: &ProbeDescriptor, name: &str) -> bool {
-        self.level.is_none_or_at_least(probe.level) && self.glob.matches(name)
-    }
-}
-
-trait Severity {
-    fn is_none_or_at_least(&self, level: Level) -> bool;
-}
-
-impl Severity for Option<Level> {
-    fn is_none_or_at_least(&self, level: Level) -> bool {
-        match self {
-            Some(least) => level <= *least,
-            None => true,
-        }
+        self.level.map_or(true, |least| probe.level <= least) && self.glob.matches(name)
     }
 }
 

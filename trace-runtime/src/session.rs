@@ -434,7 +434,8 @@ impl Inner {
                 (Box::new(Directory::create(&path, &trace, origin_ns)?), Some(path))
             }
         };
-        let delivery = Delivery::new(&core, builder.context, sink, journal, matches!(plan.mode, Mode::Overwrite));
+        let mut delivery = Delivery::new(&core, builder.context, sink, journal, matches!(plan.mode, Mode::Overwrite));
+        delivery.describe(&[metadata::thread_name()])?;
         Ok((Channel::new(core, process, plan, builder.context, !builder.sensitive), delivery, path))
     }
 
@@ -513,7 +514,7 @@ impl Inner {
 
     /// Delivers what is ready; with `cut`, what is committed.
     pub(crate) fn round(&self, cut: bool) -> Round {
-        lock(&self.delivery).round(&self.channel.core, cut)
+        lock(&self.delivery).round(&self.channel.core, cut, self.process.clock.now_ns())
     }
 
     /// Delivers everything. Nobody writes to the rings any more.

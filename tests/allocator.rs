@@ -1,0 +1,66 @@
+//! Tracing from inside the global allocator, of every allocation that the program makes.
+
+mod common;
+
+use ringtrace::{Session, tracepoint};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory was allocated.
+#[tracepoint(record, reentrant)]
+fn allocated(address: *mut u8, size: usize);
+
+/// Memory was freed.
+#[tracepoint(record, reentrant)]
+fn freed(address: *mut u8);
+
+struct Traced;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: hands every call to the system's allocator; a tracepoint allocates nothing.
+#[expect(unsafe_code, reason = "an allocator")]
+unsafe impl GlobalAlloc for Traced {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's duty.
+        let memory = unsafe { System.alloc(layout) };
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        allocated(memory, layout.size());
+        memory
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        freed(memory);
+        // SAFETY: the caller's duty.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Traced = Traced;
+
+#[test]
+fn every_allocation_is_recorded_or_counted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session = Session::builder("heap").enable("allocator:*").memory(64 << 20).output(&path).start().expect("a session");
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut kept = Vec::new();
+                for size in 1..5_000 {
+                    kept.push(vec![0_u8; size % 700 + 1]);
+                }
+                drop(kept);
+            });
+        }
+    });
+    let made = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let statistics = session.stop().expect("it stops");
+    assert!(made > 15_000);
+    let contents = common::read_by_both(&path);
+    assert_eq!(contents.events(), statistics.events);
+    assert!(contents.counts["allocator:allocated"] + statistics.lost.total() >= made, "{statistics}");
+    assert!(contents.counts["allocator:freed"] > 14_000 || statistics.lost.total() > 0, "{statistics}");
+}

@@ -1,0 +1,199 @@
+//! What users and machines do wrong: each mistake gets a clear error or a count, and the program goes on.
+
+mod common;
+
+use ringtrace::{Context, Session};
+use std::path::Path;
+use std::process::Command;
+
+#[ringtrace::tracepoint(record)]
+fn request(id: u64, path: &str);
+
+#[ringtrace::tracepoint(record)]
+fn blob(bytes: &[u8]);
+
+/// Nobody wrote a probe for it.
+#[ringtrace::tracepoint]
+fn unprobed(id: u64);
+
+#[derive(ringtrace::Event)]
+struct Big {
+    numbers: [u64; 200],
+}
+
+#[ringtrace::tracepoint]
+fn big(seed: u64);
+
+#[ringtrace::probe(big)]
+fn record_big(seed: u64) -> Big {
+    Big { numbers: [seed; 200] }
+}
+
+fn refused(rules: &str) -> String {
+    let error = Session::builder("refused").enable(rules).print().start().expect_err("the rule is wrong");
+    assert!(error.is_rule(), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn an_unknown_name_gets_the_names_near_it() {
+    let message = refused("mistakes:reqeust");
+    assert!(message.contains("no probe is called `mistakes:reqeust`; did you mean `mistakes:request`?"), "{message}");
+    let message = refused("nothing-like-it");
+    assert!(message.contains("no probe is called `nothing-like-it`"), "{message}");
+}
+
+#[test]
+fn the_end_of_a_name_is_enough() {
+    let session = Session::builder("suffix").enable("request").print().start().expect("`request` is unique");
+    assert!(request::enabled());
+    drop(session);
+}
+
+#[test]
+fn a_pattern_without_a_match_is_a_warning() {
+    let session = Session::builder("pattern").enable("nowhere:*").print().start().expect("a pattern may match later");
+    assert_eq!(session.warnings(), ["`nowhere:*` matches no probe"]);
+}
+
+#[test]
+fn a_tracepoint_without_a_probe_says_what_to_do() {
+    let message = refused("mistakes:unprobed");
+    for part in ["mistakes:unprobed is declared at tests/mistakes.rs:", "no probe for it is linked", "#[tracepoint(record)]"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(!unprobed::enabled());
+    unprobed(1);
+}
+
+#[test]
+fn a_wrong_rule_is_pointed_at() {
+    let message = refused("mistakes:* levle info");
+    assert!(message.contains("expected `level`") && message.ends_with("             ^"), "{message}");
+    assert!(refused("mistakes:* if id > 4").contains("filters are not part of this version"));
+}
+
+#[test]
+fn two_sessions_of_one_name() {
+    let first = Session::builder("twin").enable("mistakes:request").print().start().expect("a session");
+    let error = Session::builder("twin").print().start().expect_err("the name is taken");
+    assert!(error.is_session_exists() && error.to_string().contains("`twin` exists already"), "{error}");
+    drop(first);
+    Session::builder("twin").print().start().expect("the name is free again");
+}
+
+#[test]
+fn too_little_memory_shows_the_arithmetic() {
+    let error = Session::builder("tiny").memory(10_000).print().start().expect_err("10 000 bytes are too few");
+    assert!(error.is_memory(), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("10000 bytes of memory are too small") && message.contains("give the session at least"), "{message}");
+}
+
+#[test]
+fn an_unwritable_directory_is_named() {
+    let error = Session::builder("nowhere").output("/proc/no-such-place/trace").start().expect_err("it cannot be written");
+    assert!(error.is_io() && error.path() == Some(Path::new("/proc/no-such-place/trace")), "{error}");
+    assert!(error.to_string().contains("cannot create the trace directory /proc/no-such-place/trace"), "{error}");
+}
+
+#[test]
+fn a_record_beyond_the_limit_is_cut_or_counted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let builder = Session::builder("limit").enable("mistakes:request; mistakes:blob; mistakes:big");
+    let session = builder.sub_buffer(4096).memory(1 << 20).context(Context::NONE).output(&path).start().expect("a session");
+    // The largest record is a quarter of 4096 bytes: a class of 1600 can never be recorded.
+    let warnings = session.warnings();
+    assert!(warnings.iter().any(|w| w.contains("mistakes:big is not recorded") && w.contains("larger sub-buffers")), "{warnings:?}");
+    big(1);
+    // Texts are cut at a character and marked, slices cut at an element; both are counted.
+    request(1, &"ä".repeat(3000));
+    blob(&[7; 5000]);
+    request(2, "short");
+    let statistics = session.stop().expect("it stops");
+    assert_eq!((statistics.events, statistics.cut), (3, 2), "{statistics}");
+    drop(session);
+    let contents = common::read_by_both(&path);
+    let paths = contents.values("mistakes:request", "path");
+    assert!(paths[0].starts_with("ää") && paths[0].ends_with("ä…") && paths[0].len() > 900 && paths[0].len() < 1024, "{paths:?}");
+    assert_eq!(paths[1], "short");
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_keeps_what_is_whole() {
+    let name = "a_full_disk_ends_the_recording_and_keeps_what_is_whole";
+    if common::is_child(name) {
+        // A limit on the size of files does what a full disk does: write(2) is short, then fails.
+        let path = std::env::var_os("RINGTRACE_TEST_PATH").expect("a path");
+        let session = Session::builder("full").enable("mistakes:request").memory(8 << 20).output(path).start().expect("a session");
+        limit_file_size(200_000); // only now: the rings are a file too
+        for id in 0..200_000 {
+            request(id, "a path that takes some room in the file");
+        }
+        let error = session.stop().expect_err("the file cannot grow");
+        assert!(error.is_io(), "{error}");
+        assert!(error.to_string().contains("what was written before is a complete trace"), "{error}");
+        let again = session.start().expect_err("a failed output stays failed");
+        assert!(again.is_io());
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let output = common::child(name).env("RINGTRACE_TEST_PATH", &path).output().expect("the child runs");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    assert!(messages.contains("recording ended"), "{messages}");
+    let contents = common::read_by_both(&path);
+    assert!(contents.events() > 1000, "{} events were kept", contents.events());
+    let ids = contents.numbers("mistakes:request", "id");
+    assert!(ids.windows(2).all(|w| w[0] < w[1]));
+}
+
+/// Makes writes beyond `bytes` fail with EFBIG, without the signal that goes with it.
+#[expect(unsafe_code, reason = "setrlimit and signal")]
+fn limit_file_size(bytes: libc::rlim_t) {
+    // SAFETY: both calls concern this process only.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
+}
+
+#[test]
+fn an_error_in_the_environment_leaves_the_program_alone() {
+    let name = "an_error_in_the_environment_leaves_the_program_alone";
+    if common::is_child(name) {
+        ringtrace::init();
+        ringtrace::init();
+        request(1, "/");
+        println!("the program goes on");
+        return;
+    }
+    let run = |value: &str| -> (String, String) {
+        let output = common::child(name).env("RINGTRACE", value).output().expect("the child runs");
+        assert!(output.status.success());
+        (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (out, messages) = run("mistakes:* max 3/s");
+    assert!(out.contains("the program goes on"));
+    assert_eq!(messages.matches("ringtrace:").count(), 1, "{messages}");
+    assert!(messages.contains("rate limits are not part of this version") && messages.contains('^'), "{messages}");
+    let (_, messages) = run("off");
+    assert_eq!(messages, "");
+    let (_, messages) = run("print");
+    assert!(messages.contains("mistakes:request:") && messages.contains("path = \"/\""), "{messages}");
+}
+
+#[test]
+fn off_refuses_sessions() {
+    let name = "off_refuses_sessions";
+    if common::is_child(name) {
+        let error = Session::builder("x").print().start().expect_err("RINGTRACE=off");
+        assert!(error.is_off(), "{error}");
+        return;
+    }
+    let status: std::process::ExitStatus = Command::status(common::child(name).env("RINGTRACE", "off")).expect("the child runs");
+    assert!(status.success());
+}

@@ -1,0 +1,229 @@
+//! Places where a tracer must not be in the way: signal handlers, thread destructors, forked children, probes that panic.
+
+mod common;
+
+use ringtrace::{Context, Event, Session, probe, tracepoint};
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+#[tracepoint(record)]
+fn worked(thread: u64, round: u64);
+
+#[tracepoint(record, reentrant)]
+fn interrupted(round: u64);
+
+#[tracepoint(record)]
+fn ended(thread: u64);
+
+#[tracepoint(record)]
+fn in_process(pid: u32);
+
+#[tracepoint]
+fn fragile(round: u64);
+
+#[tracepoint]
+fn outer(depth: u64);
+
+fn session(name: &str, rules: &str, path: &Path) -> Session {
+    let builder = Session::builder(name).enable(rules).memory(32 << 20).output(path);
+    builder.start().expect("a session")
+}
+
+static INTERRUPTIONS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_alarm(_: libc::c_int) {
+    interrupted(INTERRUPTIONS.fetch_add(1, Ordering::Relaxed));
+}
+
+#[test]
+#[expect(unsafe_code, reason = "sigaction and setitimer")]
+fn from_a_signal_handler() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session = session("signal", "places:worked; places:interrupted", &path);
+    let set_timer = |us| {
+        let every = libc::timeval { tv_sec: 0, tv_usec: us };
+        // SAFETY: the handler is async-signal-safe: that is what is tested.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_alarm as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+            libc::setitimer(libc::ITIMER_REAL, &libc::itimerval { it_interval: every, it_value: every }, std::ptr::null_mut());
+        }
+    };
+    set_timer(50);
+    let rounds: u64 = std::thread::scope(|scope| {
+        let work = |thread| {
+            move || {
+                let begin = Instant::now();
+                let mut round = 0;
+                // A pause now and then, so that the consumer keeps up and nothing is discarded.
+                while begin.elapsed() < Duration::from_millis(300) {
+                    for _ in 0..500 {
+                        worked(thread, round);
+                        round += 1;
+                    }
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+                round
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|t| scope.spawn(work(t))).collect();
+        threads.into_iter().map(|t| t.join().expect("a thread panicked")).sum()
+    });
+    set_timer(0);
+    let statistics = session.stop().expect("it stops");
+    let contents = common::read_by_both(&path);
+    assert!(INTERRUPTIONS.load(Ordering::Relaxed) > 100);
+    assert_eq!(contents.counts["places:worked"] + contents.counts["places:interrupted"] + statistics.lost.total(),
+        rounds + INTERRUPTIONS.load(Ordering::Relaxed));
+    let mut seen = contents.numbers("places:interrupted", "round");
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len() as u64, contents.counts["places:interrupted"]);
+}
+
+struct Last(u64);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        ended(self.0);
+    }
+}
+
+thread_local! {
+    static LAST: Cell<Option<Last>> = const { Cell::new(None) };
+}
+
+#[test]
+fn from_the_destructors_of_a_thread() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session = session("destructors", "places:ended", &path);
+    for thread in 0..50 {
+        std::thread::spawn(move || LAST.set(Some(Last(thread)))).join().expect("the thread ends");
+    }
+    assert_eq!(session.stop().expect("it stops").events, 50);
+    assert_eq!(common::read_by_both(&path).numbers("places:ended", "thread"), (0..50).collect::<Vec<_>>());
+}
+
+/// Runs `body` in a child made by `fork`, and waits for it to end well.
+#[expect(unsafe_code, reason = "fork and waitpid")]
+fn in_a_child(fork: impl FnOnce() -> libc::pid_t, body: impl FnOnce()) {
+    match fork() {
+        0 => {
+            body();
+            // SAFETY: ends the child without the test harness's exit handlers.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: waits for the child; `status` is written.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "the child ended badly");
+        }
+    }
+}
+
+#[test]
+#[expect(unsafe_code, reason = "fork and clone")]
+fn after_a_fork_and_a_raw_clone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session = session("forks", "places:in_process", &path);
+    in_process(1);
+    let fires = || {
+        for _ in 0..10_000 {
+            in_process(2);
+        }
+    };
+    // SAFETY: the child fires tracepoints, which are async-signal-safe, and ends.
+    in_a_child(|| unsafe { libc::fork() }, fires);
+    in_process(3);
+    // SAFETY: as above; without CLONE_VM this is a fork that the C library does not see.
+    in_a_child(|| unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t }, fires);
+    in_process(4);
+    assert_eq!(session.stop().expect("it stops").events, 3);
+    assert_eq!(common::read_by_both(&path).numbers("places:in_process", "pid"), [1, 3, 4]);
+}
+
+#[derive(Event)]
+struct Fragile {
+    round: u64,
+}
+
+#[probe(fragile)]
+fn record_fragile(round: u64) -> Fragile {
+    assert!(round < 3, "the probe cannot do this");
+    Fragile { round }
+}
+
+#[test]
+fn with_a_probe_that_panics() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session = session("panics", "places:fragile; places:ended", &path);
+    for round in 0..10 {
+        fragile(round); // does not unwind into this test
+    }
+    // The consumer's thread takes the probe out and says so.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while fragile::enabled() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!fragile::enabled(), "the probe is still attached");
+    assert!(session.warnings().iter().any(|w| w.contains("places:fragile") && w.contains("panicked")), "{:?}", session.warnings());
+    ended(7); // other probes go on
+    let statistics = session.stop().expect("it stops");
+    assert_eq!((statistics.events, statistics.lost.panicked, statistics.lost.total()), (4, 1, 1));
+    let contents = common::read_by_both(&path);
+    assert_eq!(contents.numbers("places:fragile", "round"), [0, 1, 2]);
+    assert_eq!(contents.discarded, 1);
+}
+
+#[derive(Event)]
+struct Outer {
+    depth: u64,
+}
+
+#[probe(outer)]
+fn record_outer(depth: u64) -> Outer {
+    outer(depth + 1); // recursion that only the tracer ends
+    Outer { depth }
+}
+
+#[test]
+fn from_inside_a_probe() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session = session("nested", "places:outer", &path);
+    outer(0);
+    let statistics = session.stop().expect("it stops");
+    assert_eq!((statistics.events, statistics.lost.nested), (4, 1), "four levels are recorded, the fifth is counted");
+    let contents = common::read_by_both(&path);
+    assert_eq!((contents.numbers("places:outer", "depth"), contents.discarded), (vec![3, 2, 1, 0], 1));
+}
+
+#[test]
+fn context_fields_say_where() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let context = Context::VPID | Context::VTID | Context::CPU | Context::THREAD_NAME;
+    let session =
+        Session::builder("contexts").enable("places:in_process").context(context).output(&path).start().expect("a session");
+    let named = std::thread::Builder::new().name("a named thread".to_owned());
+    let thread = named.spawn(|| {
+        in_process(9);
+        std::thread::sleep(Duration::from_millis(300)); // long enough to be found among the threads
+    });
+    thread.expect("it starts").join().expect("it ends");
+    session.stop().expect("it stops");
+    let contents = common::read_by_both(&path);
+    let line = contents.lines.iter().find(|l| l.contains("in_process")).expect("the event");
+    assert!(line.contains(&format!("vpid = {}", std::process::id())) && line.contains("vtid = ") && line.contains("cpu = "), "{line}");
+    let names = contents.values("ringtrace:thread_name", "name");
+    assert!(names.iter().any(|n| n == "a named thread"), "{names:?}");
+}

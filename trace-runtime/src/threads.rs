@@ -1,0 +1,47 @@
+//! The names of the program's threads, for `ringtrace:thread_name` events.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Threads are looked for so often; those that are known are looked at again every [`RENAMED`].
+const SOUGHT: Duration = Duration::from_millis(100);
+const RENAMED: Duration = Duration::from_secs(1);
+
+/// What is known of the threads.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadNames {
+    known: HashMap<u32, String>,
+    sought: Option<Instant>,
+    renamed: Option<Instant>,
+}
+
+impl ThreadNames {
+    /// Returns the names that are new since the last call; none if that was a moment ago, unless `now`.
+    pub(crate) fn news(&mut self, now: bool) -> Vec<(u32, String)> {
+        let is_due = |last: Option<Instant>, every| last.map_or(true, |l| l.elapsed() >= every);
+        if !now && !is_due(self.sought, SOUGHT) {
+            return Vec::new();
+        }
+        self.sought = Some(Instant::now());
+        let all = now || is_due(self.renamed, RENAMED);
+        if all {
+            self.renamed = self.sought;
+        }
+        let mut news = Vec::new();
+        // proc_pid_task(5). Where /proc is missing, threads have no names.
+        for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+            let Some(tid) = task.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+            if !all && self.known.contains_key(&tid) {
+                continue;
+            }
+            let Ok(name) = fs::read_to_string(task.path().join("comm")) else { continue };
+            let name = name.trim_end_matches('\n');
+            if self.known.get(&tid).map(String::as_str) != Some(name) {
+                self.known.insert(tid, name.to_owned());
+                news.push((tid, name.to_owned()));
+            }
+        }
+        news
+    }
+}
