@@ -1,6 +1,6 @@
 golden_call:
     mov rax,rdi
-    mov rcx,QWORD PTR [golden_executable::site::_::__RINGTRACE_GATE]
+    mov rcx,QWORD PTR [__RINGTRACE_GATE]
     test rcx,rcx
     jne .L0
     inc rax
@@ -9,26 +9,26 @@ golden_call:
     push rbx
     mov rbx,rax
     mov rdi,rax
-    call golden_executable::site::_::<impl golden_executable::site::request>::__emit
+    call __emit
     mov rax,rbx
     pop rbx
     inc rax
     ret
 golden_fire:
     mov rax,rdi
-    mov rcx,QWORD PTR [golden_executable::site::_::__RINGTRACE_GATE]
+    mov rcx,QWORD PTR [__RINGTRACE_GATE]
     test rcx,rcx
     jne .L0
-    inc rax
+    add rax,0x2
     ret
 .L0:
     push rbx
     mov rbx,rax
     mov rdi,rax
-    call golden_executable::site::costly
+    call costly
     mov rdi,rax
-    call golden_executable::site::_::<impl golden_executable::site::request>::__emit
+    call __emit
     mov rax,rbx
     pop rbx
-    inc rax
+    add rax,0x2
     ret

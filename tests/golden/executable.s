@@ -1,36 +1,34 @@
 golden_call:
-    push rbx
     mov rax,rdi
-    mov rcx,QWORD PTR [golden_executable::site::_::__RINGTRACE_GATE]
+    mov rcx,QWORD PTR [__RINGTRACE_GATE]
     test rcx,rcx
-    jne .L1
-.L0:
+    jne .L0
     inc rax
-    pop rbx
     ret
-.L1:
+.L0:
+    push rbx
     mov rbx,rax
     mov rdi,rax
-    call golden_executable::site::_::<impl golden_executable::site::request>::__emit
+    call __emit
     mov rax,rbx
-    jmp .L0
-    call QWORD PTR [_DYNAMIC]
+    pop rbx
+    inc rax
+    ret
 golden_fire:
-    push rbx
     mov rax,rdi
-    mov rcx,QWORD PTR [golden_executable::site::_::__RINGTRACE_GATE]
+    mov rcx,QWORD PTR [__RINGTRACE_GATE]
     test rcx,rcx
-    jne .L1
-.L0:
-    inc rax
-    pop rbx
+    jne .L0
+    add rax,0x2
     ret
-.L1:
+.L0:
+    push rbx
     mov rbx,rax
     mov rdi,rax
-    call golden_executable::site::costly
+    call costly
     mov rdi,rax
-    call golden_executable::site::_::<impl golden_executable::site::request>::__emit
+    call __emit
     mov rax,rbx
-    jmp .L0
-    call QWORD PTR [_DYNAMIC]
+    pop rbx
+    add rax,0x2
+    ret

@@ -76,13 +76,24 @@ fn symbolic(text: &str) -> String {
     }
 }
 
-/// A symbol without its offset and hash.
-fn name(symbol: &str) -> String {
+/// The last part of a symbol, without its offset and hash: what compilers agree on.
+pub(super) fn name(symbol: &str) -> String {
     let symbol = symbol.split("+0x").next().unwrap_or(symbol);
-    match symbol.rsplit_once("::h") {
-        Some((path, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => path.to_string(),
-        _ => symbol.to_string(),
+    let symbol = match symbol.rsplit_once("::h") {
+        Some((path, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => path,
+        _ => symbol,
+    };
+    // Paths stand inside `<…>` too: the last `::` outside.
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in symbol.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            ':' if depth == 0 => start = at + 1,
+            _ => {}
+        }
     }
+    symbol[start..].to_string()
 }
 
 fn is_padding(text: &str) -> bool {
@@ -98,6 +109,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_are_the_last_part_of_a_path() {
+        assert_eq!(name("site::_::<impl site::request>::__emit::h0123456789abcdef+0x10"), "__emit");
+        assert_eq!(name("core::ptr::drop_in_place<a::Section>"), "drop_in_place<a::Section>");
+        assert_eq!(name("golden_call"), "golden_call");
+    }
+
+    #[test]
     fn addresses_become_names() {
         let objdump = "\
 0000000000014a30 <golden_site>:
@@ -107,7 +125,7 @@ mod tests {
    14a3b:\tjmp    14a90 <site::emit::h0123456789abcdef>
    14a40:\tnop    DWORD PTR [rax+0x0]
 ";
-        let expected = "golden_site:\n    cmp QWORD PTR [site::GATE],0x0\n    jne .L0\n    ret\n.L0:\n    jmp site::emit\n";
+        let expected = "golden_site:\n    cmp QWORD PTR [GATE],0x0\n    jne .L0\n    ret\n.L0:\n    jmp emit\n";
         assert_eq!(normalise(objdump, "golden_site"), expected);
     }
 }
