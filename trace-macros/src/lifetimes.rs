@@ -4,11 +4,11 @@ use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
 use syn::{BoundLifetimes, GenericParam, Lifetime, ParenthesizedGenericArguments, Type, TypeFnPtr, TypeReference};
 
-/// `ty` with every lifetime that it names, but does not bind itself, replaced by `'static`.
-pub(crate) fn made_static(mut ty: Type) -> Type {
+/// `ty` with every lifetime that it names, but does not bind itself, left to the compiler: for use in a function body.
+pub(crate) fn inferred(mut ty: Type) -> Type {
     map(&mut ty, |lifetime| {
-        if lifetime.ident != "_" {
-            *lifetime = Lifetime::new("'static", lifetime.span());
+        if lifetime.ident != "static" {
+            *lifetime = Lifetime::new("'_", lifetime.span());
         }
     });
     ty
@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn lifetimes_are_replaced_where_they_are_free() {
         let text = |ty: Type| ty.to_token_stream().to_string().replace(' ', "");
-        assert_eq!(text(made_static(parse_quote!(A<'a, &'b u8, '_>))), "A<'static,&'staticu8,'_>");
-        assert_eq!(text(made_static(parse_quote!(for<'a> fn(&'a u8, &'b u8)))), "for<'a>fn(&'au8,&'staticu8)");
+        assert_eq!(text(inferred(parse_quote!(A<'a, &'b u8, '_>))), "A<'_,&'_u8,'_>");
+        assert_eq!(text(inferred(parse_quote!(for<'a> fn(&'a u8, &'b u8)))), "for<'a>fn(&'au8,&'_u8)");
         let (mut ty, mut names) = (parse_quote!(&A<'_, &'b u8, fn(&u8)>), Vec::new());
         name_elided(&mut ty, &mut names);
         assert_eq!(text(ty), "&'__0A<'__1,&'bu8,fn(&u8)>");

@@ -14,7 +14,8 @@ pub(crate) struct Word {
 
 impl Parse for Word {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let word = input.call(Ident::parse_any)?;
+        let expected = |error: syn::Error| syn::Error::new(error.span(), "expected an option: `word` or `word = value`");
+        let word = input.call(Ident::parse_any).map_err(expected)?;
         let mut value = None;
         if input.peek(Token![=]) {
             input.parse::<Token![=]>()?;

@@ -1,10 +1,10 @@
 //! `#[probe]`.
 
 use crate::errors::Errors;
-use crate::lifetimes::made_static;
+use crate::lifetimes;
 use crate::options::{Options, Word};
-use crate::support::{Support, collected, location};
-use proc_macro2::{Ident, Span, TokenStream};
+use crate::support::{Support, collected, hidden, location};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
@@ -19,7 +19,8 @@ struct Attribute {
 impl Parse for Attribute {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         if input.is_empty() || (input.peek(syn::Ident) && input.peek2(Token![=])) {
-            return Err(input.error("expected the path of a tracepoint first: `#[probe(path::to::tracepoint)]`"));
+            let span = if input.is_empty() { Span::call_site() } else { input.span() };
+            return Err(syn::Error::new(span, "expected the path of a tracepoint first: `#[probe(path::to::tracepoint)]`"));
         }
         let tracepoint = input.call(Path::parse_mod_style)?;
         let mut words = Vec::new();
@@ -55,11 +56,10 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
                 const _: () = { #descriptor };
             }
         }
-        // The fallback: the function as it is, attached to nothing.
-        (_, errors) => match function {
-            Some(function) => quote!(#errors #[allow(dead_code)] #function),
-            None => quote!(#errors),
-        },
+        // The fallback: the function as it is, attached to nothing; nothing at all where its name is taken.
+        (Some(probe), errors) if !probe.shares_name() => quote!(#errors #[allow(dead_code)] #function),
+        (Some(_), errors) => quote!(#errors),
+        (None, errors) => quote!(#errors #function),
     }
 }
 
@@ -119,16 +119,20 @@ impl<'f> Probe<'f> {
                 errors.push(ty, message);
             }
         }
-        if let Some(own) = self.tracepoint.get_ident().filter(|own| **own == sig.ident) {
-            errors.push(own, "a probe needs another name than its tracepoint in the same module");
+        if self.shares_name() {
+            errors.push(&self.tracepoint, "a probe needs another name than its tracepoint in the same module");
         }
+    }
+
+    fn shares_name(&self) -> bool {
+        self.tracepoint.is_ident(&self.function.sig.ident)
     }
 
     fn descriptor(&self) -> TokenStream {
         let sig = &self.function.sig;
-        let (output, output_span) = match &sig.output {
-            ReturnType::Default => (quote!(()), Span::call_site()),
-            ReturnType::Type(_, ty) => (made_static((**ty).clone()).into_token_stream(), ty.span()),
+        let output = match &sig.output {
+            ReturnType::Default => quote!(()),
+            ReturnType::Type(_, ty) => lifetimes::inferred((**ty).clone()).into_token_stream(),
         };
         // Each parameter stands where its type does, so that a type that is not the tracepoint's is marked there.
         let parameters: Vec<Ident> = (sig.inputs.iter().enumerate())
@@ -137,19 +141,21 @@ impl<'f> Probe<'f> {
                 FnArg::Receiver(_) => None,
             })
             .collect();
-        let name = &sig.ident;
+        let name = hidden(&sig.ident);
+        let arity_span = sig.paren_token.span.join();
+        let mut values = Group::new(Delimiter::Parenthesis, quote!(#(#parameters),*));
+        values.set_span(Span::call_site().located_at(arity_span));
         descriptor(
             &self.support,
             &Descriptor {
                 tracepoint: self.tracepoint.to_token_stream(),
                 output,
-                output_span,
                 name: self.name.as_ref(),
                 level: self.level.as_ref(),
-                location: location(name, &self.support),
+                location: location(&sig.ident, &self.support),
                 parameters: &parameters,
-                arity_span: sig.paren_token.span.join(),
-                call: quote!(#name(#(#parameters),*)),
+                arity_span,
+                call: quote!(#name #values),
             },
         )
     }
@@ -176,7 +182,6 @@ fn at(span: Span) -> Span {
 pub(crate) struct Descriptor<'a> {
     pub(crate) tracepoint: TokenStream,
     pub(crate) output: TokenStream,
-    pub(crate) output_span: Span,
     pub(crate) name: Option<&'a LitStr>,
     pub(crate) level: Option<&'a Ident>,
     pub(crate) location: TokenStream,
@@ -199,18 +204,21 @@ pub(crate) fn descriptor(support: &Support, probe: &Descriptor<'_>) -> TokenStre
         Some(name) => quote!(::core::option::Option::Some(#support::Name::given(#name))),
         None => quote!(::core::option::Option::None),
     };
-    let takes = format_ident!("takes_{}_arguments", parameters.len(), span = Span::call_site().located_at(probe.arity_span));
+    let number = parameters.len();
     let entry = Ident::new("entry", Span::mixed_site());
-    let run = quote_spanned!(Span::call_site().located_at(probe.output_span)=> run);
+    let itself = |span: Span| quote_spanned!(span=> <#tracepoint as #support::Tracepoint>::Itself);
+    let at_parameters = Span::call_site().located_at(probe.arity_span);
+    let (itself, itself_taking) = (itself(Span::call_site()), itself(at_parameters));
+    let takes = quote_spanned!(at_parameters=> <#itself_taking as #support::Takes<#number>>::ITSELF);
     quote! {
         #collected
-        static __RINGTRACE_PROBE: #support::ProbeDescriptor = #support::ProbeDescriptor::of::<#tracepoint, #output>(
+        static __RINGTRACE_PROBE: #support::ProbeDescriptor = #support::ProbeDescriptor::of::<#itself, #output>(
             #name,
             #support::Level::#level,
             #location,
             // A call whose argument is typed by the tracepoint: one error where they differ.
-            || <<#tracepoint as #support::Tracepoint>::Itself>::#takes(
-                |#entry: &#support::Entry, #(#parameters),*| #entry.#run(|| #call),
+            || #takes.__probe(
+                |#entry: &#support::Entry, #(#parameters),*| #entry.run::<#output>(|| #call),
             ),
         );
     }

@@ -38,6 +38,19 @@ pub trait Tracepoint {
     fn descriptor() -> &'static TracepointDescriptor;
 }
 
+/// A tracepoint of `N` arguments; through it, a probe gets at the tracepoint's types.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the tracepoint `{Self}` takes another number of arguments than {N}",
+    label = "a probe takes the arguments of its tracepoint, all of them"
+)]
+pub trait Takes<const N: usize> {
+    /// The type itself, as in [`Tracepoint`].
+    type Itself;
+    /// Its one value.
+    const ITSELF: Self::Itself;
+}
+
 /// A type that a tracepoint can take as an argument: any `Copy` type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a tracepoint",

@@ -2,7 +2,7 @@
 
 use super::model::{Class, Field, Format, Shape, Variant};
 use crate::support::{Support, location};
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{GenericArgument, GenericParam, Ident, Lifetime};
@@ -16,10 +16,10 @@ pub(super) fn event(class: &Class) -> TokenStream {
     let (descriptors, sizes) = (descriptors(support, fields), sizes(support, fields));
     let write = write(support, &payload(), fields, |field| {
         let member = &field.member;
-        quote_spanned!(field.ty.span()=> &self.#member)
+        placed(quote!(&self.#member), field.ty.span())
     });
     let payload = payload();
-    let check = quote_spanned!(Span::call_site().located_at(ident.span())=> #support::check_event(<#class_type as #support::Event>::SIZES));
+    let check = placed(quote!(#support::check_event(<#class_type as #support::Event>::SIZES)), ident.span());
     quote! {
         #[automatically_derived]
         impl #impl_generics #support::Event for #ident #type_generics #clause {
@@ -76,7 +76,7 @@ fn structure(support: &Support, fields: &[Field]) -> Parts {
         sizes: sizes(support, fields),
         write: write(support, &payload(), fields, |field| {
             let member = &field.member;
-            quote_spanned!(field.ty.span()=> &self.#member)
+            placed(quote!(&self.#member), field.ty.span())
         }),
     }
 }
@@ -86,7 +86,7 @@ fn enumeration(support: &Support, repr: Option<&Ident>, variants: &[Variant]) ->
     let repr = match repr {
         Some(repr) => {
             let signed = repr.to_string().starts_with('i');
-            quote!(::core::option::Option::Some((::core::primitive::#repr::BITS as u8, #signed)))
+            quote!(::core::option::Option::Some((::core::primitive::#repr::BITS as ::core::primitive::u8, #signed)))
         }
         None => quote!(::core::option::Option::None),
     };
@@ -94,12 +94,12 @@ fn enumeration(support: &Support, repr: Option<&Ident>, variants: &[Variant]) ->
     let names = variants.iter().map(|v| &v.name);
     Parts {
         class: quote! {
-            #support::enumeration(&[#(#support::Label { name: #names, value: Self::#idents as i128 }),*], #repr)
+            #support::enumeration(&[#(#support::Label { name: #names, value: Self::#idents as ::core::primitive::i128 }),*], #repr)
         },
         sizes: quote!(#support::enumeration_sizes(<Self as #support::Field>::CLASS)),
         write: quote! {
             // Not every enum is `Copy`, and only a value can be cast.
-            let value = match self { #(Self::#idents => Self::#idents as u64),* };
+            let value = match self { #(Self::#idents => Self::#idents as ::core::primitive::u64),* };
             #support::write_enumeration(#payload, const { <Self as #support::Field>::SIZES }, value);
         },
     }
@@ -226,4 +226,17 @@ fn item(support: &Support, field: &Field, name: &str) -> TokenStream {
         Format::Plain | Format::Hex => quote_spanned!(at=> <#ty as #support::Field>::#name),
         Format::Debug | Format::Display => quote_spanned!(at=> #support::Formatted::#name),
     }
+}
+
+/// `tokens`, all of them at the place of `span`, where an error in them is shown.
+fn placed(tokens: TokenStream, span: Span) -> TokenStream {
+    let place = |token: TokenTree| {
+        let mut token = match token {
+            TokenTree::Group(group) => Group::new(group.delimiter(), placed(group.stream(), span)).into(),
+            token => token,
+        };
+        token.set_span(token.span().located_at(span));
+        token
+    };
+    tokens.into_iter().map(place).collect()
 }

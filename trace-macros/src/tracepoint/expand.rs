@@ -19,17 +19,16 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
     let lifetimes = &tracepoint.lifetimes;
     let arguments: Vec<_> = (0..types.len()).map(|i| format_ident!("a{i}", span = Span::mixed_site())).collect();
     let [entry, function_pointer] = ["entry", "function"].map(|name| Ident::new(name, Span::mixed_site()));
-    let takes = format_ident!("takes_{}_arguments", types.len());
+    let number = types.len();
     // Lints of names and dead code are about the function, which has the same name.
     let type_name = hidden(ident);
 
     quote! {
         #function
 
-        // An enum without variants: a local `let name` can shadow it, which a struct's constructor would not allow.
+        // An enum, whose variant lies behind its name: a local `let name` can shadow it, which a unit struct does not allow.
         #[doc(hidden)]
-        #[allow(dead_code)]
-        #vis enum #type_name {}
+        #vis enum #type_name { #[doc(hidden)] __Itself }
 
         const _: () = {
             #gate_section
@@ -38,12 +37,11 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
             #collected
             static __RINGTRACE_TRACEPOINT: #support::TracepointDescriptor = #descriptor;
 
-            #[allow(dead_code)]
             impl #type_name {
                 /// Returns whether a probe is attached.
                 #[inline(always)]
                 #[must_use]
-                #vis fn enabled() -> bool {
+                #vis fn enabled() -> ::core::primitive::bool {
                     __RINGTRACE_GATE.is_on()
                 }
 
@@ -53,7 +51,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
                 #vis fn __emit<#(#lifetimes),*>(#(#arguments: #types),*) {
                     #(let _ = #support::argument::<#types>;)*
                     #support::emit(&__RINGTRACE_GATE, |#entry| {
-                        // SAFETY: TP-2: the list holds functions that `takes_…_arguments` typed.
+                        // SAFETY: TP-2: the list holds functions that `__probe` typed.
                         let #function_pointer = unsafe { #entry.function_as::<fn(&#support::Entry, #(#types),*)>() };
                         if let ::core::option::Option::Some(#function_pointer) = #function_pointer {
                             #function_pointer(#entry, #(#arguments),*);
@@ -62,7 +60,8 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
                 }
 
                 #[doc(hidden)]
-                #vis fn #takes(
+                #vis fn __probe(
+                    self,
                     #function_pointer: for<#(#lifetimes),*> fn(&#support::Entry, #(#types),*),
                 ) -> #support::ErasedProbe {
                     #function_pointer as #support::ErasedProbe
@@ -74,6 +73,11 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
                 fn descriptor() -> &'static #support::TracepointDescriptor {
                     &__RINGTRACE_TRACEPOINT
                 }
+            }
+
+            impl #support::Takes<#number> for #type_name {
+                type Itself = #type_name;
+                const ITSELF: #type_name = #type_name::__Itself;
             }
         };
 
@@ -129,7 +133,7 @@ fn descriptor(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
             quote!(#support::Name::derived(::core::module_path!(), #name))
         }
     };
-    let signature = tracepoint.sig.to_token_stream().to_string();
+    let signature = spaced(&tracepoint.sig.to_token_stream().to_string());
     let location = location(&tracepoint.sig.ident, support);
     quote! {
         #support::TracepointDescriptor {
@@ -158,7 +162,6 @@ fn recorder(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
         &probe::Descriptor {
             tracepoint: hidden(ident).into_token_stream(),
             output: quote!(__RingtraceEvent),
-            output_span: Span::call_site(),
             name: None,
             level: tracepoint.words.level.as_ref(),
             location: location(ident, support),
@@ -172,5 +175,37 @@ fn recorder(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
             #event
             #probe
         };
+    }
+}
+
+/// The text of a signature as people space it. Tokens come with a space between any two.
+fn spaced(tokens: &str) -> String {
+    let mut text = String::with_capacity(tokens.len());
+    let mut rest = tokens.chars().peekable();
+    while let Some(c) = rest.next() {
+        let opens = text.ends_with(['&', '(', '<', '[', '*', ' ']) || text.ends_with("::");
+        let follows = match rest.peek() {
+            Some(':' | ',' | ';' | '>' | ')' | ']') => true,
+            Some('<' | '(') => !text.ends_with([',', '+', ':', '=']) && !text.ends_with("->"),
+            _ => false,
+        };
+        if c != ' ' || !(opens || follows) {
+            text.push(c);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spaced;
+
+    #[test]
+    fn signatures_are_spaced_as_people_write_them() {
+        let tokens =
+            "fn f < 'a > (page : & 'a Page < 'a >, all : & [u8 ; 4], p : * const std :: ffi :: c_void, g : fn (u8) -> (u8, u8))";
+        let text = "fn f<'a>(page: &'a Page<'a>, all: &[u8; 4], p: *const std::ffi::c_void, g: fn(u8) -> (u8, u8))";
+        assert_eq!(spaced(tokens), text);
+        assert_eq!(spaced(text), text);
     }
 }

@@ -3,8 +3,9 @@
 use super::model::Declaration;
 use crate::support::Support;
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
-use syn::{FnArg, ReturnType, Type};
+use quote::quote;
+use syn::visit_mut::{self, VisitMut};
+use syn::{FnArg, ReturnType, Type, parse_quote};
 
 /// Returns a function, and a type where one can stand, that take what the declaration takes and do nothing.
 pub(super) fn stub(declaration: &Declaration, support: &Support) -> TokenStream {
@@ -12,39 +13,55 @@ pub(super) fn stub(declaration: &Declaration, support: &Support) -> TokenStream 
     let (ident, generics, output) = (&sig.ident, &sig.generics, returned(&sig.output));
     let clause = &generics.where_clause;
     let safety = &sig.safety;
+    let types = types(declaration);
     if let Some(receiver) = sig.receiver() {
-        let types = types(declaration);
         return quote! {
             #(#attrs)* #[allow(dead_code)]
             #vis #safety fn #ident #generics (#receiver, #(_: #types),*) #output #clause { loop {} }
         };
     }
-    let types = types(declaration);
-    let takes = format_ident!("takes_{}_arguments", types.len());
     quote! {
         #(#attrs)* #[allow(dead_code)]
         #vis #safety fn #ident #generics (#(_: #types),*) #output #clause { loop {} }
         #[doc(hidden)]
         #[allow(non_camel_case_types, dead_code)]
-        #vis enum #ident {}
+        #vis enum #ident { #[doc(hidden)] __Itself }
         #[allow(dead_code)]
         impl #ident {
             #vis fn enabled() -> bool { false }
             #[doc(hidden)]
             #vis fn __emit #generics (#(_: #types),*) #clause {}
             #[doc(hidden)]
-            #vis fn #takes<F>(_: F) -> #support::ErasedProbe { loop {} }
+            #vis fn __probe<F>(self, _: F) -> #support::ErasedProbe { loop {} }
         }
         impl #support::Tracepoint for #ident {
             type Itself = Self;
             fn descriptor() -> &'static #support::TracepointDescriptor { loop {} }
         }
+        impl<const N: usize> #support::Takes<N> for #ident {
+            type Itself = Self;
+            const ITSELF: Self = Self::__Itself;
+        }
     }
 }
 
-fn types(declaration: &Declaration) -> Vec<&Type> {
-    let typed = |input| match input {
-        &FnArg::Typed(ref argument) => Some(&*argument.ty),
+/// The argument types; `()` stands for `_`, which no signature may have.
+fn types(declaration: &Declaration) -> Vec<Type> {
+    struct Written;
+    impl VisitMut for Written {
+        fn visit_type_mut(&mut self, ty: &mut Type) {
+            match ty {
+                Type::Infer(_) => *ty = parse_quote!(()),
+                _ => visit_mut::visit_type_mut(self, ty),
+            }
+        }
+    }
+    let typed = |input: &FnArg| match input {
+        FnArg::Typed(argument) => {
+            let mut ty = (*argument.ty).clone();
+            Written.visit_type_mut(&mut ty);
+            Some(ty)
+        }
         FnArg::Receiver(_) => None,
     };
     declaration.sig.inputs.iter().filter_map(typed).collect()

@@ -1,0 +1,8 @@
+//~ KEY: an event is a struct
+#[derive(ringtrace::Event)]
+enum Moved {
+    Up,
+    Down { by: u32 },
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//~ KEY: `Page` cannot be a field of an event
+struct Page;
+
+#[derive(ringtrace::Field)]
+enum Change {
+    None,
+    Of(Page),
+}
+
+fn main() {}

@@ -1,0 +1,5 @@
+//~ KEY: the level belongs to the probe
+#[ringtrace::tracepoint(level = Debug)]
+fn sent();
+
+fn main() {}

@@ -1,0 +1,5 @@
+//~ KEY: expected an option
+#[ringtrace::tracepoint("sent")]
+fn sent();
+
+fn main() {}

@@ -1,0 +1,8 @@
+//~ KEY: unknown option `lvel`
+#[ringtrace::tracepoint(record, lvel = Debug)]
+fn sent();
+
+#[ringtrace::tracepoint(verbose)]
+fn received();
+
+fn main() {}

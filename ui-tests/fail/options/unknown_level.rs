@@ -1,0 +1,11 @@
+//~ KEY: the levels are `Emerg`, `Alert`
+#[ringtrace::tracepoint(record, level = Warn)]
+fn sent();
+
+#[ringtrace::tracepoint]
+fn received();
+
+#[ringtrace::probe(received, level = debug)]
+fn record_received() {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+//~ KEY: end the declaration with `;`
+#[ringtrace::tracepoint]
+fn sent(bytes: u64) {}
+
+fn main() {
+    sent(1);
+}

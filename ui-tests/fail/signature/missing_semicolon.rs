@@ -1,0 +1,5 @@
+//~ KEY: end the declaration with `;`
+#[ringtrace::tracepoint]
+fn sent(bytes: u64)
+
+fn main() {}

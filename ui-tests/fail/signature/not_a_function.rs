@@ -1,0 +1,7 @@
+//~ KEY: a tracepoint is declared as a function without a body
+#[ringtrace::tracepoint]
+struct Sent {
+    bytes: u64,
+}
+
+fn main() {}

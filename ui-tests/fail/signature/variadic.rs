@@ -1,0 +1,5 @@
+//~ KEY: a tracepoint has a fixed number of arguments
+#[ringtrace::tracepoint]
+fn printed(format: &str, args: ...);
+
+fn main() {}
