@@ -41,7 +41,7 @@ pub trait Tracepoint {
 /// A tracepoint of `N` arguments; through it, a probe gets at the tracepoint's types.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "the tracepoint `{Self}` takes another number of arguments than {N}",
+    message = "the tracepoint takes another number of arguments than {N}",
     label = "a probe takes the arguments of its tracepoint, all of them"
 )]
 pub trait Takes<const N: usize> {

@@ -21,7 +21,8 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
     let [entry, function_pointer] = ["entry", "function"].map(|name| Ident::new(name, Span::mixed_site()));
     let number = types.len();
     // Lints of names and dead code are about the function, which has the same name.
-    let type_name = hidden(ident);
+    let alias = hidden(ident);
+    let type_name = type_name(ident);
 
     quote! {
         #function
@@ -29,6 +30,9 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
         // An enum, whose variant lies behind its name: a local `let name` can shadow it, which a unit struct does not allow.
         #[doc(hidden)]
         #vis enum #type_name { #[doc(hidden)] __Itself }
+        // What follows does not name the alias: if a module has its name, that is one error.
+        #[doc(hidden)]
+        #vis type #alias = #type_name;
 
         const _: () = {
             #gate_section
@@ -88,7 +92,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
 /// The function that fires the tracepoint.
 fn function(tracepoint: &Tracepoint) -> TokenStream {
     let Tracepoint { attrs, vis, sig, arguments, .. } = tracepoint;
-    let ident = hidden(&sig.ident);
+    let ident = type_name(&sig.ident);
     let names = arguments.iter().map(|a| &a.ident);
     let fire = quote! {
         if #ident::enabled() {
@@ -105,6 +109,11 @@ fn function(tracepoint: &Tracepoint) -> TokenStream {
         #[inline(always)]
         #vis #sig #body
     }
+}
+
+/// The type behind a tracepoint's name.
+fn type_name(ident: &Ident) -> Ident {
+    format_ident!("__tracepoint_{}", ident, span = hidden(ident).span())
 }
 
 /// One line of documentation with the event's name. An undocumented tracepoint gets none, so that `missing_docs` sees it.
@@ -160,7 +169,7 @@ fn recorder(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
     let probe = probe::descriptor(
         support,
         &probe::Descriptor {
-            tracepoint: hidden(ident).into_token_stream(),
+            tracepoint: type_name(ident).into_token_stream(),
             output: quote!(__RingtraceEvent),
             name: None,
             level: tracepoint.words.level.as_ref(),

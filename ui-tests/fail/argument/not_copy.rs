@@ -1,7 +1,9 @@
-//~ KEY: `String` cannot be an argument of a tracepoint
+//~ KEY: `Page` cannot be an argument of a tracepoint
+struct Page;
+
 #[ringtrace::tracepoint]
-fn opened(path: String);
+fn evicted(page: Page);
 
 fn main() {
-    opened(String::new());
+    evicted(Page);
 }

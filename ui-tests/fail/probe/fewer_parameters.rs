@@ -1,4 +1,4 @@
-//~ KEY: takes another number of arguments than 1
+//~ KEY: the tracepoint takes another number of arguments than 1
 #[ringtrace::tracepoint]
 fn sent(bytes: u64, path: &str);
 

@@ -1,5 +1,0 @@
-//~ KEY: end the declaration with `;`
-#[ringtrace::tracepoint]
-fn sent(bytes: u64)
-
-fn main() {}
