@@ -1,1 +1,5 @@
 //! Ringtrace.
+
+pub mod clock;
+pub mod ring_buffer;
+mod sys;

@@ -10,7 +10,7 @@ use std::io;
 use trace_registry::sync::AtomicU64;
 
 /// Alignment of what is mapped apart: the page size here, or the largest that systems of this kind use.
-pub const PAGE: u64 = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 };
+pub(super) const PAGE: u64 = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 };
 /// Bytes of the superblock: the geometry and the [caller's area](CALLER_WORDS).
 pub const SUPERBLOCK: u64 = 4096;
 /// Words of the superblock that belong to the creator of the channel.
@@ -70,6 +70,10 @@ pub(super) struct ConsumedPage {
     /// Commit word up to which the sub-buffer at `consumed` has been consumed, so that its records are not counted as
     /// overwritten.
     pub(super) partly: AtomicU64,
+    /// The same word, stored before, while `partly_ns` belongs to it: a reader that died between leaves them different.
+    pub(super) partly_check: AtomicU64,
+    /// Stamp of the last record before `partly`.
+    pub(super) partly_ns: AtomicU64,
 }
 
 /// What is known of one sub-buffer. Written at open and close; valid for readers while the position says so.
@@ -87,7 +91,9 @@ pub(super) struct Descriptor {
     pub(super) lost_at_open: AtomicU64,
     /// Records overwritten so far. At open.
     pub(super) overwritten: AtomicU64,
-    pub(super) reserved: [AtomicU64; 2],
+    /// Records of all sub-buffers before. At open.
+    pub(super) records_before: AtomicU64,
+    pub(super) reserved: AtomicU64,
     /// The counters so far. At close.
     pub(super) at_close: [AtomicU64; COUNTERS],
 }

@@ -7,39 +7,40 @@
 use trace_registry::sync::{AtomicU64, Ordering};
 
 /// Bits of a [`Position`] that are kept: 16 TiB.
-pub const POSITION_BITS: u32 = 44;
+pub(super) const POSITION_BITS: u32 = 44;
 /// Bits of the record count in a [`CommitWord`].
-pub const COUNT_BITS: u32 = 64 - POSITION_BITS;
+#[cfg(test)]
+const COUNT_BITS: u32 = 64 - POSITION_BITS;
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
 /// A position in a ring buffer, in bytes, modulo 2⁴⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Position(u64);
+pub(super) struct Position(u64);
 
 impl Position {
     /// Returns the position whose low 44 bits are those of `bytes`.
     #[inline(always)]
-    pub const fn new(bytes: u64) -> Position {
+    pub(super) const fn new(bytes: u64) -> Position {
         Position(bytes & POSITION_MASK)
     }
 
     /// Returns the 44 bits.
     #[inline(always)]
-    pub const fn bits(self) -> u64 {
+    pub(super) const fn bits(self) -> u64 {
         self.0
     }
 
     /// Returns the position `bytes` further on.
     #[inline(always)]
     #[must_use]
-    pub const fn advance(self, bytes: u64) -> Position {
+    pub(super) const fn advance(self, bytes: u64) -> Position {
         Position::new(self.0.wrapping_add(bytes))
     }
 
     /// Returns the distance in bytes from `earlier` to this position, modulo 2⁴⁴.
     #[inline(always)]
-    pub const fn since(self, earlier: Position) -> u64 {
+    pub(super) const fn since(self, earlier: Position) -> u64 {
         self.0.wrapping_sub(earlier.0) & POSITION_MASK
     }
 }
@@ -47,39 +48,33 @@ impl Position {
 /// The word whose store commits a record: position, and records of the current sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct CommitWord(u64);
+pub(super) struct CommitWord(u64);
 
 impl CommitWord {
     /// What committing one more record adds, besides its bytes.
-    pub const ONE_RECORD: u64 = 1 << POSITION_BITS;
+    pub(super) const ONE_RECORD: u64 = 1 << POSITION_BITS;
 
     /// Packs a position and a count below 2²⁰.
     #[inline(always)]
-    pub const fn new(position: Position, records: u32) -> CommitWord {
+    pub(super) const fn new(position: Position, records: u32) -> CommitWord {
         CommitWord(position.0 | (records as u64) << POSITION_BITS)
-    }
-
-    /// Takes a word as it was read.
-    #[inline(always)]
-    pub const fn from_bits(bits: u64) -> CommitWord {
-        CommitWord(bits)
     }
 
     /// Returns the word as it is stored.
     #[inline(always)]
-    pub const fn bits(self) -> u64 {
+    pub(super) const fn bits(self) -> u64 {
         self.0
     }
 
     /// Returns the position.
     #[inline(always)]
-    pub const fn position(self) -> Position {
+    pub(super) const fn position(self) -> Position {
         Position::new(self.0)
     }
 
     /// Returns the number of records in the current sub-buffer.
     #[inline(always)]
-    pub const fn records(self) -> u32 {
+    pub(super) const fn records(self) -> u32 {
         (self.0 >> POSITION_BITS) as u32
     }
 
@@ -92,57 +87,57 @@ impl CommitWord {
 
 /// The sizes of a ring buffer, all powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub(super) struct Shape {
     sub_buffer_bits: u32,
     ring_bits: u32,
 }
 
 impl Shape {
     /// Returns the shape of `sub_buffers` sub-buffers of `sub_buffer` bytes, both powers of two.
-    pub const fn new(sub_buffer: u32, sub_buffers: u32) -> Shape {
+    pub(super) const fn new(sub_buffer: u32, sub_buffers: u32) -> Shape {
         let sub_buffer_bits = sub_buffer.trailing_zeros();
         Shape { sub_buffer_bits, ring_bits: sub_buffer_bits + sub_buffers.trailing_zeros() }
     }
 
     /// Returns the bytes of a sub-buffer.
-    pub const fn sub_buffer(self) -> u64 {
+    pub(super) const fn sub_buffer(self) -> u64 {
         1 << self.sub_buffer_bits
     }
 
     /// Returns the bytes of the ring.
-    pub const fn ring(self) -> u64 {
+    pub(super) const fn ring(self) -> u64 {
         1 << self.ring_bits
     }
 
     /// Returns the number of sub-buffers.
-    pub const fn sub_buffers(self) -> u64 {
+    pub(super) const fn sub_buffers(self) -> u64 {
         1 << (self.ring_bits - self.sub_buffer_bits)
     }
 
     /// Returns how far `position` is into its sub-buffer. 0: the one before is closed, this one is not open yet.
-    pub const fn offset(self, position: Position) -> u64 {
+    pub(super) const fn offset(self, position: Position) -> u64 {
         position.0 & (self.sub_buffer() - 1)
     }
 
     /// Returns how far `position` is into the ring.
-    pub const fn ring_offset(self, position: Position) -> u64 {
+    pub(super) const fn ring_offset(self, position: Position) -> u64 {
         position.0 & (self.ring() - 1)
     }
 
     /// Returns the place in the ring of the sub-buffer that holds `position`.
-    pub const fn index(self, position: Position) -> u64 {
+    pub(super) const fn index(self, position: Position) -> u64 {
         self.ring_offset(position) >> self.sub_buffer_bits
     }
 
     /// Returns where the sub-buffer that holds `position` begins.
     #[must_use]
-    pub const fn start(self, position: Position) -> Position {
+    pub(super) const fn start(self, position: Position) -> Position {
         Position(position.0 & !(self.sub_buffer() - 1))
     }
 
     /// Returns where the sub-buffer after the one that holds `position` begins.
     #[must_use]
-    pub const fn boundary(self, position: Position) -> Position {
+    pub(super) const fn boundary(self, position: Position) -> Position {
         self.start(position).advance(self.sub_buffer())
     }
 
@@ -151,24 +146,24 @@ impl Shape {
     /// It does where the sub-buffer at `position` is not open, and where the record would reach its very end: a position at a
     /// boundary always means "closed".
     #[inline(always)]
-    pub const fn needs_switch(self, position: Position, len: u64) -> bool {
+    pub(super) const fn needs_switch(self, position: Position, len: u64) -> bool {
         (position.0.wrapping_sub(1) & (self.sub_buffer() - 1)) + 1 + len >= self.sub_buffer()
     }
 
     /// Whether the sub-buffer that begins at `start` has not been written over while the writer is at `now`.
     ///
     /// When `now` is a whole ring further on, the writer may be about to write the first byte.
-    pub const fn is_intact(self, start: Position, now: Position) -> bool {
+    pub(super) const fn is_intact(self, start: Position, now: Position) -> bool {
         now.since(start) < self.ring()
     }
 
     /// Returns the position where the sub-buffer of number `sequence` (counted from 0, never wrapping) begins.
-    pub const fn position_of(self, sequence: u64) -> Position {
+    pub(super) const fn position_of(self, sequence: u64) -> Position {
         Position::new(sequence << self.sub_buffer_bits)
     }
 
     /// Returns the number of the sub-buffer that holds `position`, given the number of a sub-buffer at or before it.
-    pub const fn sequence_of(self, position: Position, earlier: u64) -> u64 {
+    pub(super) const fn sequence_of(self, position: Position, earlier: u64) -> u64 {
         earlier + (self.start(position).since(self.position_of(earlier)) >> self.sub_buffer_bits)
     }
 }
@@ -228,7 +223,7 @@ mod tests {
             let word = CommitWord::new(Position::new(at as u64), records);
             prop_assert_eq!(word.position(), Position::new(at as u64));
             prop_assert_eq!(word.records(), records);
-            let next = CommitWord::from_bits(word.bits() + CommitWord::ONE_RECORD);
+            let next = CommitWord(word.bits() + CommitWord::ONE_RECORD);
             prop_assert_eq!((next.position(), next.records()), (word.position(), records + 1));
         }
     }

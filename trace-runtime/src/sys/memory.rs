@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "maps memory")]
 
 use core::ptr::NonNull;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -41,21 +41,17 @@ impl Mapping {
         let start = self.range(at, len).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: the range is ours (MEM-1) and keeps its read access.
         unsafe {
-            rustix::mm::mprotect(
-                start.as_ptr().cast(),
-                len,
-                rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE,
-            )?;
+            rustix::mm::mprotect(start.as_ptr().cast(), len, rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE)?;
         };
         Ok(())
     }
 
     /// Makes the pages of the range at `at` present and writable, so that the first store to each does not fault.
     pub(crate) fn populate(&self, at: u64, len: usize) {
-        let Some(start) = self.range(at, len) else { return };
-        // SAFETY: the range is ours (MEM-1); the advice leaves its content as it is.
+        let Some(_start) = self.range(at, len) else { return };
         #[cfg(target_os = "linux")]
-        if unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }.is_ok() {
+        // SAFETY: the range is ours (MEM-1); the advice leaves its content as it is.
+        if unsafe { rustix::mm::madvise(_start.as_ptr().cast(), len, rustix::mm::Advice::LinuxPopulateWrite) }.is_ok() {
             return;
         }
         // Before Linux 5.14: a locked addition of 0 writes to the page and changes nothing in it.
@@ -64,8 +60,6 @@ impl Mapping {
                 word.fetch_add(0, trace_registry::sync::Ordering::Relaxed);
             }
         }
-        // SAFETY: as above; ignored where it is unknown.
-        let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::WillNeed) };
     }
 
     /// Returns the address of `len` bytes at `at`, where they are inside.
@@ -92,11 +86,6 @@ impl Mapping {
         // SAFETY: MEM-1, MEM-2: `T` is made of atomics (`Words`), for which any bytes are valid.
         start.is_aligned().then(|| unsafe { start.as_ref() })
     }
-
-    /// Returns its bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
 }
 
 impl Drop for Mapping {
@@ -120,7 +109,12 @@ unsafe impl<const N: usize> Words for [AtomicU64; N] {}
 
 /// A word of this process image: a child after fork(2) reads 0.
 #[derive(Debug)]
-pub(crate) struct WipedWord(NonNull<AtomicU64>);
+pub(crate) struct WipedWord {
+    word: NonNull<AtomicU64>,
+    /// Other systems cannot wipe a page on fork; there the process is compared.
+    #[cfg(not(target_os = "linux"))]
+    creator: u32,
+}
 
 // SAFETY: an atomic at a fixed address.
 unsafe impl Send for WipedWord {}
@@ -135,30 +129,46 @@ impl WipedWord {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let page = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), WIPED_PAGE, access, MapFlags::PRIVATE)? };
-        let word = WipedWord(NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?);
-        // SAFETY: the advice is for the page just mapped.
+        let word = WipedWord {
+            word: NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
+            #[cfg(not(target_os = "linux"))]
+            creator: std::process::id(),
+        };
         #[cfg(target_os = "linux")]
+        // SAFETY: the advice is for the page just mapped.
         unsafe {
-            rustix::mm::madvise(page, WIPED_PAGE, Advice::LinuxWipeOnFork)?;
+            rustix::mm::madvise(page, WIPED_PAGE, rustix::mm::Advice::LinuxWipeOnFork)?;
         }
         word.get().store(value, trace_registry::sync::Ordering::Relaxed);
         Ok(word)
     }
 
+    /// Returns the value; 0 in a forked child.
+    #[inline(always)]
+    pub(crate) fn load(&self) -> u64 {
+        // Relaxed: what it guards is checked again by whoever acts on it, or protected by a grace period.
+        let value = self.get().load(trace_registry::sync::Ordering::Relaxed);
+        #[cfg(not(target_os = "linux"))]
+        if self.creator != std::process::id() {
+            return 0;
+        }
+        value
+    }
+
     #[inline(always)]
     pub(crate) fn get(&self) -> &AtomicU64 {
         // SAFETY: MEM-1 for the page, which `self` keeps.
-        unsafe { self.0.as_ref() }
+        unsafe { self.word.as_ref() }
     }
 
     pub(crate) fn as_ptr(&self) -> *const AtomicU64 {
-        self.0.as_ptr()
+        self.word.as_ptr()
     }
 }
 
 impl Drop for WipedWord {
     fn drop(&mut self) {
         // SAFETY: the page mapped by `new`.
-        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), WIPED_PAGE) };
+        let _ = unsafe { rustix::mm::munmap(self.word.as_ptr().cast(), WIPED_PAGE) };
     }
 }

@@ -1,0 +1,259 @@
+//! Appending a record: the fast path, and everything that it leaves to the slow one.
+#![expect(unsafe_code, reason = "appends by address")]
+
+use super::core::{Buffer, Core};
+use super::layout::{COUNTERS, OPENING};
+use super::losses::{self, Counter};
+use super::position::CommitWord;
+use super::sequence::{self, Store, Switch};
+use super::{ClockKind, Config, Mode};
+use trace_registry::field::Piece;
+use trace_registry::sync::{AtomicU64, Ordering};
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[must_use]
+pub enum Outcome {
+    /// It is a record, in its CPU's buffer or in the fallback region.
+    Recorded,
+    /// Discard mode: no room. Counted.
+    Full,
+    /// Larger than a record may be. Counted.
+    TooLarge,
+    /// Neither a buffer nor a fallback region takes it. Counted.
+    NoBuffer,
+    /// The channel's generation is another one (disabled, or this is a forked child). Not a loss.
+    Refused,
+}
+
+/// How often a sequence is tried before the event goes to the fallback region.
+const ATTEMPTS: u32 = 8;
+/// How often the loop turns, changes of sub-buffer included.
+const TURNS: u32 = 64;
+
+/// Appends the record of one event to the channel's buffer of this CPU.
+///
+/// `id` is its event ID, `pieces` its context and payload, of `total` bytes; `tid` goes into the header where the record takes
+/// the fallback region.
+///
+/// # Safety
+///
+/// `C` is the configuration that `core` was created with, and `core` is not dropped before this returns. Each piece names bytes
+/// that may be read, and their lengths add up to `total`.
+///
+/// # Signal safety
+///
+/// Async-signal-safe, and safe inside allocators and at any point of a thread's life, in handlers that interrupt another append
+/// included. Wait-free up to [`ATTEMPTS`]; then lock-free. No allocation, no lock, no panic. One system call at most in a
+/// thread's life, where the C library registered no rseq area. Not in a child of `vfork` or `clone(CLONE_VM)`.
+#[inline(never)]
+pub unsafe fn append<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize, tid: u32) -> Outcome {
+    let hot = core.hot();
+    if total as u64 <= hot.limit && id <= C::HEADER.largest_short_id() {
+        let stamp = if matches!(C::CLOCK, ClockKind::Os) { core.clock().os_ns() } else { 0 };
+        // SAFETY: RB-1: the caller's duty; the length was checked (RB-4).
+        if unsafe { sequence::append::<C, false>(hot, generation, id, pieces, total, stamp) }.0 {
+            return Outcome::Recorded;
+        }
+    }
+    // SAFETY: the caller's duty.
+    unsafe { append_slow::<C>(core, generation, id, pieces, total, tid) }
+}
+
+/// # Safety
+///
+/// As for [`append`].
+#[cold]
+#[inline(never)]
+unsafe fn append_slow<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize, tid: u32) -> Outcome {
+    if core.generation() != generation || generation == 0 {
+        return Outcome::Refused;
+    }
+    if total as u64 > core.hot().limit {
+        core.count_loss(trace_registry::probe::Loss::TooLarge);
+        return Outcome::TooLarge;
+    }
+    let is_sequenced = super::core::is_registered::<C>() || trace_registry::sys::register_thread();
+    if is_sequenced {
+        // SAFETY: the caller's duty.
+        match unsafe { append_sequenced::<C>(core, generation, id, pieces, total) } {
+            Attempt::Done(outcome) => return outcome,
+            Attempt::Diverted => {}
+        }
+    }
+    if core.generation() != generation {
+        return Outcome::Refused;
+    }
+    // SAFETY: the caller's duty.
+    let outcome = unsafe { super::fallback::append::<C>(core, id, pieces, total, tid) };
+    if outcome == Outcome::Recorded && is_sequenced {
+        core.outside().count(Counter::Diverted);
+    }
+    outcome
+}
+
+enum Attempt {
+    Done(Outcome),
+    /// To the fallback region.
+    Diverted,
+}
+
+/// # Safety
+///
+/// As for [`append`]; `total` is at most the limit.
+unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize) -> Attempt {
+    let shape = core.shape();
+    let len = |extended| (C::HEADER.len(extended) + total) as u64;
+    let mut failures = 0;
+    for _ in 0..TURNS {
+        if failures >= ATTEMPTS {
+            break;
+        }
+        let Some(index) = sequence::index::<C>() else { break };
+        let Some(buffer) = core.buffer_at(index) else { break };
+        // Acquire: keeps the loads of descriptors behind it. Written by this CPU's sequences only: those below compare it
+        // again, or check the fit again, so what was read stands if they commit.
+        let word = CommitWord::load(&buffer.control.commit, Ordering::Acquire);
+        let last = buffer.control.last.load(Ordering::Relaxed);
+        let position = word.position();
+        let switched = if shape.offset(position) == 0 {
+            match open::<C>(core, generation, index, buffer, word) {
+                Some(opened) => opened,
+                None => {
+                    buffer.control.count(Counter::Full);
+                    return Attempt::Done(Outcome::Full);
+                }
+            }
+        } else {
+            let now = now::<C>(core);
+            let extended = id > C::HEADER.largest_short_id()
+                || now.wrapping_sub(last) >> C::HEADER.stamp_bits() != 0 && C::CLOCK != ClockKind::None;
+            if shape.needs_switch(position, len(extended)) {
+                close::<C>(core, generation, index, buffer, word)
+            } else if extended {
+                // SAFETY: RB-1, RB-4: the caller's duty.
+                let (recorded, unclamped) =
+                    unsafe { sequence::append::<C, true>(core.hot(), generation, id, pieces, total, now) };
+                if recorded {
+                    if unclamped < last {
+                        buffer.control.count(Counter::Clamped);
+                    }
+                    return Attempt::Done(Outcome::Recorded);
+                }
+                false
+            } else {
+                // SAFETY: RB-1, RB-4: the caller's duty.
+                if unsafe { sequence::append::<C, false>(core.hot(), generation, id, pieces, total, now) }.0 {
+                    return Attempt::Done(Outcome::Recorded);
+                }
+                false
+            }
+        };
+        if !switched {
+            failures += 1;
+            if core.generation() != generation {
+                return Attempt::Done(Outcome::Refused);
+            }
+        }
+    }
+    Attempt::Diverted
+}
+
+/// The stamp that a sequence would take now.
+#[inline]
+fn now<C: Config>(core: &Core) -> u64 {
+    match C::CLOCK {
+        ClockKind::Raw => core.clock().now_ns(),
+        ClockKind::Ordered => core.clock().now_ordered_ns(),
+        ClockKind::Os => core.clock().os_ns(),
+        ClockKind::None => 0,
+    }
+}
+
+/// Closes the sub-buffer that `word` is in. Returns whether this call did.
+fn close<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>, word: CommitWord) -> bool {
+    let shape = core.shape();
+    let position = word.position();
+    let descriptor = buffer.descriptor(shape.index(position));
+    let counters = buffer.control.sample();
+    let content = shape.offset(position) | u64::from(word.records()) << 32;
+    let mut stores = [const { Store { at: core::ptr::null_mut(), value: 0 } }; 1 + COUNTERS];
+    stores[0] = store(&descriptor.content, content);
+    for ((slot, place), value) in stores[1..].iter_mut().zip(&descriptor.at_close).zip(counters) {
+        *slot = store(place, value);
+    }
+    let switch = Switch {
+        control: buffer.base,
+        expected: word.bits(),
+        new: CommitWord::new(shape.boundary(position), 0).bits(),
+        stamp_at: descriptor.end_ns.as_ptr(),
+        stores: &stores,
+    };
+    // SAFETY: RB-1: the buffer is the core's. RB-6: readers look at these fields only when the position is beyond.
+    unsafe { sequence::switch::<C>(core.hot(), generation, index, &switch, stamp::<C>(core)) }
+}
+
+/// Opens the sub-buffer at the boundary where `word` is. Returns whether this call did; `None`: the ring is full.
+fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>, word: CommitWord) -> Option<bool> {
+    let shape = core.shape();
+    let position = word.position();
+    let place = shape.index(position);
+    let descriptor = buffer.descriptor(place);
+    let before = buffer.descriptor(place.wrapping_sub(1));
+    let load = |word: &AtomicU64| word.load(Ordering::Relaxed); // RB-7: of sub-buffers that are closed
+    // Descriptors count from 1, so the one before tells this one's number counted from 0.
+    let sequence = load(&before.sequence);
+    let consumed_page = buffer.consumed();
+    // Acquire: the reader has finished with the bytes that are about to be written. Pairs with the Release store in
+    // `Reader::consume`.
+    //  - If this sees the new value, the reader's loads came before.
+    //  - If it does not, the event is discarded, or the record counted as overwritten.
+    let consumed = consumed_page.consumed.load(Ordering::Acquire) / shape.sub_buffer();
+    let oldest = sequence.wrapping_sub(shape.sub_buffers());
+    let mut overwritten = load(&before.overwritten);
+    match C::MODE {
+        Mode::Discard => {
+            if sequence.wrapping_sub(consumed) >= shape.sub_buffers() {
+                return None;
+            }
+        }
+        Mode::Overwrite => {
+            let is_unread = sequence >= shape.sub_buffers() && consumed <= oldest;
+            if is_unread {
+                let partly = CommitWord::load(&consumed_page.partly, Ordering::Relaxed);
+                let is_part = partly.records() > 0 && shape.start(partly.position()) == shape.position_of(oldest);
+                let read = if is_part { u64::from(partly.records()) } else { 0 };
+                overwritten = overwritten.wrapping_add((load(&descriptor.content) >> 32).saturating_sub(read));
+            }
+        }
+    }
+    let lost = losses::discarded(&buffer.control.sample());
+    let records_before = load(&before.records_before).wrapping_add(load(&before.content) >> 32);
+    let stores = [
+        store(&descriptor.sequence, sequence.wrapping_add(1)),
+        store(&descriptor.lost_at_open, lost),
+        store(&descriptor.overwritten, overwritten),
+        store(&descriptor.records_before, records_before),
+        Store { at: buffer.data(shape.ring_offset(position)).cast(), value: sequence },
+    ];
+    let switch = Switch {
+        control: buffer.base,
+        expected: word.bits(),
+        new: CommitWord::new(position.advance(OPENING), 0).bits(),
+        stamp_at: descriptor.begin_ns.as_ptr(),
+        stores: &stores,
+    };
+    // SAFETY: RB-1: the buffer is the core's. RB-6: the position is at the boundary, so neither the descriptor nor the bytes of
+    // the sub-buffer that lay here are readable any more.
+    Some(unsafe { sequence::switch::<C>(core.hot(), generation, index, &switch, stamp::<C>(core)) })
+}
+
+fn store(place: &AtomicU64, value: u64) -> Store {
+    Store { at: place.as_ptr(), value }
+}
+
+/// The stamp that a sequence is given: the OS clock's, which it cannot read itself.
+fn stamp<C: Config>(core: &Core) -> u64 {
+    if C::CLOCK == ClockKind::Os { core.clock().os_ns() } else { 0 }
+}

@@ -1,0 +1,139 @@
+//! The ring buffer for programs that do not use tracepoints: a channel that is safe to use.
+#![expect(unsafe_code, reason = "appends by address")]
+
+use super::{Config, Core, Geometry, Outcome, Purpose, Reader};
+use crate::clock::Clock;
+use std::fs::File;
+use std::io;
+use std::marker::PhantomData;
+use trace_registry::field::Piece;
+
+/// Most pieces of a record of [`Channel::record`].
+pub const MOST_PIECES: usize = 24;
+
+/// Ring buffers with a configuration, to be used directly.
+///
+/// # Examples
+///
+/// ```
+/// use trace_runtime::ring_buffer::{Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement, Purpose};
+///
+/// struct Flight;
+/// impl Config for Flight {
+///     const MODE: Mode = Mode::Overwrite;
+///     const CLOCK: ClockKind = ClockKind::Os;
+///     const HEADER: HeaderKind = HeaderKind::Compact;
+///     const PLACEMENT: Placement = Placement::Cpu;
+/// }
+///
+/// # fn main() -> std::io::Result<()> {
+/// let geometry = Geometry { buffers: 4, sub_buffer: 4096, sub_buffers: 4, fallback: 16384 };
+/// let channel = Channel::<Flight>::in_memory(geometry)?;
+/// assert_eq!(channel.record(1, &[b"an event"]), Outcome::Recorded);
+///
+/// let mut reader = channel.reader(Purpose::Snapshot).expect("a snapshot is always possible");
+/// let mut records = 0;
+/// for buffer in 0..4 {
+///     while let Some(packet) = reader.next(buffer, true) {
+///         records += packet.records;
+///     }
+/// }
+/// while let Some(record) = reader.next_fallback(true) {
+///     assert_eq!(record.payload, b"an event");
+///     records += 1;
+/// }
+/// assert_eq!(records, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Channel<C: Config> {
+    core: Core,
+    file: File,
+    config: PhantomData<C>,
+}
+
+impl<C: Config> Channel<C> {
+    /// Creates a channel in a file, which must be new or may be overwritten; buffer `i` serves the CPU `cpus[i]`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Core::create`].
+    pub fn create(file: File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Channel<C>> {
+        let core = Core::create::<C>(&file, geometry, cpus, clock)?;
+        core.populate(2);
+        Ok(Channel { core, file, config: PhantomData })
+    }
+
+    /// Creates a channel in anonymous memory, whose buffers serve CPU 0 and up, on the process's clock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Core::create`].
+    pub fn in_memory(geometry: Geometry) -> io::Result<Channel<C>> {
+        let cpus: Vec<u32> = (0..geometry.buffers).collect();
+        Self::create(anonymous_file()?, geometry, &cpus, Clock::process())
+    }
+
+    /// Records one event, whose payload is the concatenation of at most [`MOST_PIECES`] pieces.
+    ///
+    /// In the fallback region its record has the thread ID 0.
+    ///
+    /// # Signal safety
+    ///
+    /// As for [`append`](super::append).
+    pub fn record(&self, id: u32, payload: &[&[u8]]) -> Outcome {
+        let mut pieces = [Piece { start: core::ptr::null(), len: 0 }; MOST_PIECES];
+        let Some(pieces) = pieces.get_mut(..payload.len()) else {
+            self.core.count_loss(trace_registry::probe::Loss::TooLarge);
+            return Outcome::TooLarge;
+        };
+        let mut total = 0_usize;
+        for (piece, bytes) in pieces.iter_mut().zip(payload) {
+            *piece = Piece { start: bytes.as_ptr(), len: bytes.len() };
+            total = total.saturating_add(bytes.len());
+        }
+        // SAFETY: the core was created with `C`, lives as long as `self`, and the pieces are slices whose lengths were added.
+        unsafe { super::append::<C>(&self.core, self.core.generation(), id, pieces, total, 0) }
+    }
+
+    /// Returns a reader. `None`: the channel has one that consumes, and this one is to consume too.
+    pub fn reader(&self, purpose: Purpose) -> Option<Reader> {
+        self.core.reader(purpose)
+    }
+
+    /// Returns the memory behind it.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Returns the file that holds the rings, for a reader in another process.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl<C: Config> std::fmt::Debug for Channel<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.core.fmt(f)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn anonymous_file() -> io::Result<File> {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let file = File::from(rustix::fs::memfd_create("ringtrace", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    // Nobody who gets the descriptor can make it shorter and raise SIGBUS here.
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)?;
+    Ok(file)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn anonymous_file() -> io::Result<File> {
+    use std::sync::atomic::{AtomicU32 as Counter, Ordering as CounterOrdering};
+    static NEXT: Counter = Counter::new(0);
+    let name = format!("ringtrace-{}-{}", std::process::id(), NEXT.fetch_add(1, CounterOrdering::Relaxed));
+    let path = std::env::temp_dir().join(name);
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}

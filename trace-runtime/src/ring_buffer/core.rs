@@ -1,0 +1,506 @@
+//! The memory of a channel: mapping, private geometry, the table from CPU to buffer, loss counters.
+#![expect(unsafe_code, reason = "gives sequences the addresses of buffers")]
+
+use super::layout::{self, CALLER_WORDS, ConsumedPage, Control, Descriptor, Layout, SUPERBLOCK, Settings, Superblock};
+use super::losses::{Counter, Losses};
+use super::position::Shape;
+use super::sequence::{self, Hot};
+use super::{Config, Geometry, LONGEST_HEADER};
+use crate::clock::Clock;
+use crate::sys::memory::{Mapping, WipedWord, Words};
+use core::mem::size_of;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use trace_registry::probe::Loss;
+use trace_registry::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+// SAFETY: each consists of `AtomicU64` only; their sizes are asserted in `layout`.
+unsafe impl Words for Superblock {}
+// SAFETY: as above.
+unsafe impl Words for Control {}
+// SAFETY: as above.
+unsafe impl Words for ConsumedPage {}
+// SAFETY: as above.
+unsafe impl Words for Descriptor {}
+
+/// Entries of the table from CPU to buffer that every channel has at least, so that CPUs can be added.
+const FEWEST_ENTRIES: usize = 64;
+/// A CPU number beyond this gets no buffer.
+const MOST_ENTRIES: usize = 1 << 16;
+
+/// The ring buffers of one channel, as [`append`](super::append) uses them.
+///
+/// It is not generic: the configuration that it was [created](Core::create) with must be named again at each append.
+pub struct Core {
+    hot: Hot,
+    mapping: Arc<Mapping>,
+    layout: Layout,
+    settings: Settings,
+    shape: Shape,
+    table: Box<[AtomicPtr<u8>]>,
+    /// Buffers that serve a CPU.
+    served: AtomicU32,
+    generation: WipedWord,
+    clock: &'static Clock,
+    key: u64,
+    /// Set by the one reader that consumes.
+    pub(super) is_consumed: AtomicU32,
+}
+
+// SAFETY: RB-8: the addresses in `hot` and `table` are those of `generation`, `clock`, `table` and `mapping`, which live as
+// long as the core and are used through atomics and sequences.
+unsafe impl Send for Core {}
+// SAFETY: as above.
+unsafe impl Sync for Core {}
+
+/// Reserves room in the file: a later store to the mapping must not find the file system full (SIGBUS).
+fn allocate(file: &File, len: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| len > limit) {
+        // Growing the file would raise SIGXFSZ.
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than the limit on file sizes (RLIMIT_FSIZE)"));
+    }
+    file.set_len(len)?;
+    #[cfg(target_os = "linux")]
+    loop {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let zeroes = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < len {
+        let n = zeroes.len().min(usize::try_from(len - at).unwrap_or(usize::MAX));
+        rustix::io::pwrite(file, &zeroes[..n], at).map(|written| at += written as u64)?;
+    }
+    Ok(())
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    #[cfg(target_os = "linux")]
+    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK).is_ok_and(|n| n == 8) {
+        return u64::from_ne_bytes(bytes);
+    }
+    use std::hash::{BuildHasher, Hasher};
+    bytes.copy_from_slice(&std::hash::RandomState::new().build_hasher().finish().to_ne_bytes());
+    u64::from_ne_bytes(bytes)
+}
+
+impl Core {
+    /// Creates the buffers of a channel in `file`, which must be new or may be overwritten. Buffer `i` serves the CPU (or the
+    /// concurrency ID) `cpus[i]`; further buffers are spare, for [`add_cpu`](Self::add_cpu).
+    ///
+    /// The whole file is allocated, but no page is touched beyond the control pages; see [`populate`](Self::populate).
+    ///
+    /// # Errors
+    ///
+    /// A geometry that does not [check](Geometry::check), more CPUs than buffers, a counter clock where there is none, or
+    /// concurrency IDs where the kernel has none (`Unsupported`); no room in the file system; no memory.
+    pub fn create<C: Config>(file: &File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Core> {
+        geometry.check()?;
+        if cpus.len() > geometry.buffers as usize {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more CPUs than ring buffers"));
+        }
+        if C::CLOCK.is_counter() && !clock.is_counter() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the time stamp counter cannot be used as a clock here"));
+        }
+        if !C::PLACEMENT.is_available() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel has no concurrency IDs (Linux 6.3)"));
+        }
+        trace_registry::sys::init();
+        let layout = Layout::new(geometry);
+        allocate(file, layout.file_size())?;
+        let mapping = Arc::new(Mapping::new(file, layout.file_size(), true)?);
+        let key = random();
+        let settings = Settings::of::<C>();
+        write_superblock(&mapping, &layout, settings, key)?;
+        let entries = cpus.iter().map(|cpu| *cpu as usize + 1).max().unwrap_or(0).max(configured_cpus()).max(FEWEST_ENTRIES);
+        let table: Box<[AtomicPtr<u8>]> = (0..entries.min(MOST_ENTRIES)).map(|_| AtomicPtr::default()).collect();
+        let generation = WipedWord::new(1)?;
+        let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
+        let hot = Hot {
+            table: table.as_ptr(),
+            entries: table.len() as u64,
+            generation: generation.as_ptr(),
+            clock,
+            sub_buffer_mask: shape.sub_buffer() - 1,
+            ring_mask: shape.ring() - 1,
+            data: layout.data,
+            limit: (geometry.largest_record() - LONGEST_HEADER) as u64,
+        };
+        let core = Core {
+            hot,
+            mapping,
+            layout,
+            settings,
+            shape,
+            table,
+            served: AtomicU32::new(0),
+            generation,
+            clock,
+            key,
+            is_consumed: AtomicU32::new(0),
+        };
+        for cpu in cpus {
+            if !core.add_cpu(*cpu) {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("CPU {cpu} is named twice, or too large")));
+            }
+        }
+        Ok(core)
+    }
+
+    /// Gives `cpu` the next spare buffer. Returns false where there is none, or the CPU has one.
+    ///
+    /// To be called by one thread at a time.
+    pub fn add_cpu(&self, cpu: u32) -> bool {
+        let Some(entry) = self.table.get(cpu as usize) else { return false };
+        // Relaxed: there is one caller at a time.
+        let index = self.served.load(Ordering::Relaxed);
+        if index >= self.layout.geometry.buffers || !entry.load(Ordering::Relaxed).is_null() {
+            return false;
+        }
+        let at = self.layout.buffer(index);
+        let Some(control) = self.mapping.view::<Control>(at) else { return false };
+        control.serves.store(u64::from(cpu) + 1, Ordering::Relaxed);
+        self.mapping.populate(at, Layout::DESCRIPTORS as usize);
+        self.served.store(index + 1, Ordering::Relaxed);
+        // Release: orders the stores above. Pairs with the sequences' loads of the entry, which their accesses depend on.
+        entry.store(std::ptr::from_ref(control).cast_mut().cast(), Ordering::Release);
+        true
+    }
+
+    /// Makes the control pages and the first sub-buffers of all buffers that serve a CPU, and as much of the fallback region,
+    /// present, so that events do not fault (2.4 µs for each page).
+    pub fn populate(&self, first_sub_buffers: u32) {
+        let geometry = &self.layout.geometry;
+        let ring = u64::from(first_sub_buffers.min(geometry.sub_buffers)) * u64::from(geometry.sub_buffer);
+        for index in 0..self.served.load(Ordering::Relaxed) {
+            self.mapping.populate(self.layout.buffer(index), (self.layout.data + ring) as usize);
+        }
+        if geometry.fallback > 0 {
+            let ring = ring.min(u64::from(geometry.fallback));
+            self.mapping.populate(self.layout.fallback(), (Layout::FALLBACK_DATA + ring) as usize);
+        }
+    }
+
+    /// Returns the generation for which appends are accepted; 0 in a forked child.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        // Relaxed: a hint here; the sequences compare it again.
+        self.generation.load()
+    }
+
+    /// Disables the channel for all that hold the present generation. Returns the new one.
+    ///
+    /// An append under way may still complete; after a grace period none is under way.
+    pub fn bump_generation(&self) -> u64 {
+        let word = self.generation.get();
+        // A forked child stays at 0: 1 might be a generation that its copies of the parent's targets hold.
+        let bump = |generation| if generation == 0 { None } else { Some(generation + 1) };
+        // Relaxed: orders nothing; a grace period follows where memory is to be released.
+        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, bump).map_or(0, |before| before + 1)
+    }
+
+    /// Counts an event that was not even to be appended.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe and wait-free.
+    pub fn count_loss(&self, loss: Loss) {
+        if self.generation() != 0 {
+            self.here().count(match loss {
+                Loss::Nested => Counter::Nested,
+                Loss::TooLarge => Counter::TooLarge,
+                Loss::Panicked => Counter::Panicked,
+            });
+        }
+    }
+
+    /// Returns what was lost so far, all buffers together.
+    pub fn losses(&self) -> Losses {
+        (0..self.layout.geometry.buffers).fold(self.fallback_losses(), |sum, index| sum.plus(&self.buffer_losses(index)))
+    }
+
+    /// Returns what was lost so far in one buffer. Empty where there is no such buffer.
+    pub fn buffer_losses(&self, index: u32) -> Losses {
+        self.memory().buffer_losses(index).unwrap_or_default()
+    }
+
+    /// Returns what was lost so far in the fallback region; what it overwrote or never got is known to its reader.
+    pub fn fallback_losses(&self) -> Losses {
+        self.memory().fallback_losses()
+    }
+
+    /// Returns the number of records appended to buffers and fallback region so far.
+    pub fn records(&self) -> u64 {
+        self.memory().records()
+    }
+
+    /// Returns the bytes of the largest record, longest header included.
+    pub fn largest_record(&self) -> usize {
+        self.layout.geometry.largest_record()
+    }
+
+    /// Returns the words of the superblock that belong to the channel's creator, and that this module never touches.
+    pub fn caller_area(&self) -> &[AtomicU64; CALLER_WORDS] {
+        self.view(size_of::<Superblock>() as u64)
+    }
+
+    /// Returns the sizes.
+    pub fn geometry(&self) -> Geometry {
+        self.layout.geometry
+    }
+
+    /// Returns the configuration that it was created with.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Returns the clock.
+    pub fn clock(&self) -> &'static Clock {
+        self.clock
+    }
+
+    /// Returns the number of buffers that serve a CPU.
+    pub fn served(&self) -> u32 {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn hot(&self) -> &Hot {
+        &self.hot
+    }
+
+    #[inline(always)]
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(super) fn memory(&self) -> Memory<'_> {
+        Memory { mapping: &self.mapping, layout: self.layout, settings: self.settings, key: self.key }
+    }
+
+    pub(super) fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    /// A part of the file that the layout places inside it.
+    fn view<T: Words>(&self, at: u64) -> &T {
+        // The layout computed the file's size from the same geometry; the fallback is never reached.
+        self.mapping.view(at).unwrap_or_else(|| unreachable!("a layout beyond its own file"))
+    }
+
+    /// The buffer of `index` (CPU or concurrency ID).
+    pub(super) fn buffer_at(&self, index: u32) -> Option<Buffer<'_>> {
+        // Acquire: pairs with the Release store in `add_cpu`.
+        let control = self.table.get(index as usize)?.load(Ordering::Acquire);
+        if control.is_null() {
+            return None;
+        }
+        // SAFETY: RB-8: the table holds addresses of control pages of buffers in the mapping only.
+        unsafe { Some(Buffer { control: &*control.cast::<Control>(), base: control, core: self }) }
+    }
+
+    /// The control page that counts what happens on this CPU: the buffer's, or else the fallback region's.
+    fn here(&self) -> &Control {
+        let cpu = trace_registry::sys::cpu_id();
+        let buffer = self.buffer_at(cpu);
+        buffer.map_or_else(|| self.view(self.counting_page()), |b| b.control)
+    }
+
+    /// Where losses are counted that belong to no buffer.
+    fn counting_page(&self) -> u64 {
+        if self.layout.geometry.fallback > 0 { self.layout.fallback() } else { self.layout.buffer(0) }
+    }
+
+    /// The control page that counts what happens outside the buffers.
+    pub(super) fn outside(&self) -> &Control {
+        self.view(self.counting_page())
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("geometry", &self.layout.geometry)
+            .field("settings", &self.settings)
+            .field("losses", &self.losses())
+            .finish_non_exhaustive()
+    }
+}
+
+fn configured_cpus() -> usize {
+    // SAFETY: sysconf(3) touches no memory of ours.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(0)
+}
+
+fn write_superblock(mapping: &Mapping, layout: &Layout, settings: Settings, key: u64) -> io::Result<()> {
+    let superblock: &Superblock = mapping.view(0).ok_or(io::ErrorKind::InvalidInput)?;
+    let geometry = &layout.geometry;
+    let [mode, clock, header, placement] = settings.words();
+    for (word, value) in [
+        (&superblock.abi_version, layout::ABI_VERSION),
+        (&superblock.size, size_of::<Superblock>() as u64),
+        (&superblock.file_size, layout.file_size()),
+        (&superblock.buffers, u64::from(geometry.buffers)),
+        (&superblock.sub_buffer, u64::from(geometry.sub_buffer)),
+        (&superblock.sub_buffers, u64::from(geometry.sub_buffers)),
+        (&superblock.fallback, u64::from(geometry.fallback)),
+        (&superblock.mode, mode),
+        (&superblock.clock, clock),
+        (&superblock.header, header),
+        (&superblock.placement, placement),
+        (&superblock.key, key),
+        (&superblock.page, layout::PAGE),
+    ] {
+        // Relaxed: published by the magic.
+        word.store(value, Ordering::Relaxed);
+    }
+    // Release: a reader that finds the magic finds the rest. Pairs with the Acquire load in `Memory::open`.
+    superblock.magic.store(layout::MAGIC, Ordering::Release);
+    Ok(())
+}
+
+/// One buffer, for the cold paths of the writer.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer<'c> {
+    pub(super) control: &'c Control,
+    pub(super) base: *mut u8,
+    core: &'c Core,
+}
+
+impl<'c> Buffer<'c> {
+    /// The page that the reader writes.
+    pub(super) fn consumed(&self) -> &'c ConsumedPage {
+        // SAFETY: RB-8: every buffer has this page behind its control page.
+        unsafe { &*self.base.add(Layout::CONSUMED as usize).cast() }
+    }
+
+    /// The descriptor of the sub-buffer at `index` in the ring.
+    pub(super) fn descriptor(&self, index: u64) -> &'c Descriptor {
+        let index = index as usize & (self.core.layout.geometry.sub_buffers as usize - 1);
+        // SAFETY: RB-8: the index was masked with the private geometry.
+        unsafe { &*self.base.add(Layout::DESCRIPTORS as usize).cast::<Descriptor>().add(index) }
+    }
+
+    /// Address of the data at `offset` in the ring.
+    pub(super) fn data(&self, offset: u64) -> *mut u8 {
+        // SAFETY: RB-8: masked with the private geometry.
+        unsafe { self.base.add((self.core.layout.data + (offset & self.core.hot.ring_mask)) as usize) }
+    }
+}
+
+/// A ring file as both sides see it: where things are, checked against the mapping.
+#[derive(Clone, Copy)]
+pub(super) struct Memory<'m> {
+    pub(super) mapping: &'m Mapping,
+    pub(super) layout: Layout,
+    pub(super) settings: Settings,
+    pub(super) key: u64,
+}
+
+impl<'m> Memory<'m> {
+    pub(super) fn control(&self, buffer: u32) -> Option<&'m Control> {
+        if buffer >= self.layout.geometry.buffers {
+            return None;
+        }
+        self.mapping.view(self.layout.buffer(buffer))
+    }
+
+    pub(super) fn consumed(&self, buffer: u32) -> Option<&'m ConsumedPage> {
+        self.control(buffer)?;
+        self.mapping.view(self.layout.buffer(buffer) + Layout::CONSUMED)
+    }
+
+    pub(super) fn descriptor(&self, buffer: u32, index: u64) -> Option<&'m Descriptor> {
+        self.control(buffer)?;
+        let index = index & u64::from(self.layout.geometry.sub_buffers - 1);
+        self.mapping.view(self.layout.buffer(buffer) + Layout::DESCRIPTORS + index * size_of::<Descriptor>() as u64)
+    }
+
+    pub(super) fn fallback(&self) -> Option<(&'m Control, &'m ConsumedPage)> {
+        if self.layout.geometry.fallback == 0 {
+            return None;
+        }
+        let at = self.layout.fallback();
+        self.mapping.view(at).zip(self.mapping.view(at + Layout::CONSUMED))
+    }
+
+    /// The descriptor of the newest sub-buffer that was opened, by the commit word `word`.
+    fn newest(&self, buffer: u32, word: super::position::CommitWord) -> Option<&'m Descriptor> {
+        let shape = Shape::new(self.layout.geometry.sub_buffer, self.layout.geometry.sub_buffers);
+        let position = word.position();
+        // At a boundary the sub-buffer is not open yet.
+        let index = if shape.offset(position) == 0 { shape.index(position).wrapping_sub(1) } else { shape.index(position) };
+        self.descriptor(buffer, index)
+    }
+
+    pub(super) fn buffer_losses(&self, buffer: u32) -> Option<Losses> {
+        let control = self.control(buffer)?;
+        // Acquire: pairs with the commit of the open that stored `overwritten`.
+        let word = super::position::CommitWord::load(&control.commit, Ordering::Acquire);
+        let overwritten = self.newest(buffer, word)?.overwritten.load(Ordering::Relaxed);
+        Some(Losses::from_counters(control.sample(), overwritten))
+    }
+
+    pub(super) fn fallback_losses(&self) -> Losses {
+        self.fallback().map(|(control, _)| Losses::from_counters(control.sample(), 0)).unwrap_or_default()
+    }
+
+    fn records(&self) -> u64 {
+        let fallback = self.fallback().map_or(0, |(control, _)| control.last.load(Ordering::Relaxed));
+        (0..self.layout.geometry.buffers)
+            .filter_map(|buffer| {
+                let control = self.control(buffer)?;
+                let word = super::position::CommitWord::load(&control.commit, Ordering::Acquire);
+                let newest = self.newest(buffer, word)?;
+                // At a boundary the newest sub-buffer is closed, and its descriptor knows its records.
+                let is_closed = word.position().bits() & u64::from(self.layout.geometry.sub_buffer - 1) == 0;
+                let closed = if is_closed { newest.content.load(Ordering::Relaxed) >> 32 } else { 0 };
+                Some(newest.records_before.load(Ordering::Relaxed) + closed + u64::from(word.records()))
+            })
+            .fold(fallback, u64::wrapping_add)
+    }
+
+    /// Reads the superblock of `file`.
+    pub(super) fn read_superblock(file: &File) -> io::Result<(Layout, Settings, u64)> {
+        if file.metadata()?.len() < SUPERBLOCK {
+            return Err(layout::not_a_ring("it is too short"));
+        }
+        let mapping = Mapping::new(file, SUPERBLOCK, false)?;
+        let superblock: &Superblock = mapping.view(0).ok_or_else(|| layout::not_a_ring("it is too short"))?;
+        // Acquire: pairs with the Release store in `write_superblock`.
+        if superblock.magic.load(Ordering::Acquire) != layout::MAGIC {
+            return Err(layout::not_a_ring("no magic number"));
+        }
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let size = |w: &AtomicU64| u32::try_from(word(w)).map_err(|_| layout::not_a_ring("a size is out of range"));
+        if word(&superblock.abi_version) != layout::ABI_VERSION || word(&superblock.page) != layout::PAGE {
+            return Err(layout::not_a_ring("another layout version"));
+        }
+        let geometry = Geometry {
+            buffers: size(&superblock.buffers)?,
+            sub_buffer: size(&superblock.sub_buffer)?,
+            sub_buffers: size(&superblock.sub_buffers)?,
+            fallback: size(&superblock.fallback)?,
+        };
+        geometry.check().map_err(|_| layout::not_a_ring("sizes that cannot be"))?;
+        let layout = Layout::new(geometry);
+        if word(&superblock.file_size) != layout.file_size() || file.metadata()?.len() < layout.file_size() {
+            return Err(layout::not_a_ring("it is cut off"));
+        }
+        let settings = [&superblock.mode, &superblock.clock, &superblock.header, &superblock.placement].map(word);
+        let settings = Settings::from_words(settings).ok_or_else(|| layout::not_a_ring("unknown configuration"))?;
+        Ok((layout, settings, word(&superblock.key)))
+    }
+}
+
+/// Whether sequences are compiled in and this thread may use them.
+pub(super) fn is_registered<C: Config>() -> bool {
+    sequence::index::<C>().is_some()
+}

@@ -1,0 +1,456 @@
+//! Reading: what was committed, in order, as packets.
+//!
+//! The invariants RB-… are those of the [module](super).
+#![expect(unsafe_code, reason = "reads the mapping by address")]
+
+use super::core::{Core, Memory};
+use super::fallback::{FallbackReader, FallbackRecord};
+use super::layout::{Control, Layout, OPENING, Settings};
+use super::losses::{self, Losses};
+use super::position::{CommitWord, Position, Shape};
+use super::{Geometry, Mode};
+use crate::sys::memory::Mapping;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use trace_registry::sync::{AtomicU64, Ordering, fence};
+
+/// What a reader is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// To consume: what was delivered and [consumed](Reader::consume) makes room. One reader at a time.
+    Consume,
+    /// To copy what the rings hold at the moment of its making, without a trace.
+    Snapshot,
+}
+
+/// A cursor in each buffer of a channel.
+#[derive(Debug)]
+pub struct Reader {
+    mapping: Arc<Mapping>,
+    layout: Layout,
+    settings: Settings,
+    key: u64,
+    purpose: Purpose,
+    shape: Shape,
+    cursors: Vec<Cursor>,
+    fallback: FallbackReader,
+}
+
+/// Where a reader is in one buffer.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    /// Number of the sub-buffer, counted from 0.
+    sequence: u64,
+    /// Offset of the next byte in it; 0: nothing of it was delivered.
+    offset: u64,
+    /// Records of it that were delivered.
+    records: u32,
+    /// Stamp of the last record delivered of it.
+    last_ns: u64,
+    /// Losses at the end of the packet before.
+    lost: u64,
+    /// Snapshots: the writer's state when the reader was made.
+    until: Option<Committed>,
+}
+
+/// The writer's state: word and stamp of one commit.
+#[derive(Clone, Copy, Debug)]
+struct Committed {
+    word: CommitWord,
+    last_ns: u64,
+}
+
+/// Event records of one sub-buffer, or a part of one, as delivered: what becomes a packet of the trace.
+#[derive(Debug)]
+pub struct Packet {
+    /// Number of the buffer.
+    pub buffer: u32,
+    /// CPU or concurrency ID that it serves.
+    pub cpu: u32,
+    /// Number of the sub-buffer, counted from 0. Numbers that were passed over were overwritten.
+    pub sequence: u64,
+    /// Not above the first record's stamp; short forms are completed from it.
+    pub begin_ns: u64,
+    /// Not below the last record's stamp.
+    pub end_ns: u64,
+    /// Number of records.
+    pub records: u32,
+    /// Losses of this buffer so far, by cause, at the end of the packet.
+    pub losses: Losses,
+    /// Events [discarded](Losses::discarded) in this buffer up to the end of the packet before.
+    pub discarded_before: u64,
+    /// Whether nothing of this sub-buffer follows.
+    pub closes: bool,
+    content: Content,
+    /// Commit word behind the content, for `consume`.
+    word: CommitWord,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// In the ring, until it is consumed; RB-7.
+    Mapped {
+        mapping: Arc<Mapping>,
+        at: u64,
+        len: usize,
+    },
+    Copied(Vec<u8>),
+}
+
+impl Packet {
+    /// Returns the number of bytes of its records.
+    pub fn len(&self) -> usize {
+        match &self.content {
+            Content::Mapped { len, .. } => *len,
+            Content::Copied(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether it has no records.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns where its records lie, for a system call to read them. The memory stays mapped as long as the packet.
+    ///
+    /// They may lie in shared memory, which only the protocol protects: copy, or have the kernel copy, before you look twice.
+    pub fn as_ptr(&self) -> *const u8 {
+        match &self.content {
+            Content::Mapped { mapping, at, len } => {
+                mapping.range(*at, *len).map_or(core::ptr::null(), |p| p.as_ptr().cast_const())
+            }
+            Content::Copied(bytes) => bytes.as_ptr(),
+        }
+    }
+
+    /// Returns its records as a slice.
+    ///
+    /// # Safety
+    ///
+    /// Whoever can write the ring file keeps to the protocol, and no other reader consumes this channel; else the bytes may
+    /// change under the slice. Use [`to_vec`](Self::to_vec) for files of others.
+    pub unsafe fn as_slice(&self) -> &[u8] {
+        match &self.content {
+            // SAFETY: inside the mapping, which the packet keeps; RB-7 and the caller's duty: nobody writes there before the
+            // packet is consumed, and `consume` takes the packet.
+            Content::Mapped { .. } => unsafe { core::slice::from_raw_parts(self.as_ptr(), self.len()) },
+            Content::Copied(bytes) => bytes,
+        }
+    }
+
+    /// Copies its records.
+    pub fn to_vec(&self) -> Vec<u8> {
+        match &self.content {
+            Content::Mapped { mapping, at, len } => copy(mapping, *at, *len),
+            Content::Copied(bytes) => bytes.clone(),
+        }
+    }
+}
+
+/// Copies bytes that others may write meanwhile.
+fn copy(mapping: &Mapping, at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let Some(start) = mapping.range(at, len) else { return Vec::new() };
+    // SAFETY: both are `len` bytes. What a concurrent writer makes of the source is thrown away by whoever called (RB-7);
+    // the copy itself is of plain bytes, of which any values are valid.
+    unsafe { core::ptr::copy_nonoverlapping(start.as_ptr(), bytes.as_mut_ptr(), len) };
+    bytes
+}
+
+impl Core {
+    /// Returns a reader of this channel. `None`: it has a reader that consumes, and this one is to consume too.
+    pub fn reader(&self, purpose: Purpose) -> Option<Reader> {
+        // Relaxed: a flag that orders nothing.
+        if purpose == Purpose::Consume && self.is_consumed.swap(1, Ordering::Relaxed) != 0 {
+            return None;
+        }
+        Some(Reader::new(Arc::clone(self.mapping()), &self.memory(), purpose))
+    }
+}
+
+impl Reader {
+    /// Returns a reader of a ring file, of a channel in another process or of one that is gone.
+    ///
+    /// All is mapped read-only, but for the consumed pages of a reader that consumes.
+    ///
+    /// # Errors
+    ///
+    /// The file is not a ring file of this version, or cannot be mapped.
+    ///
+    /// # Safety
+    ///
+    /// Nobody makes the file shorter while it is mapped: reading there would raise SIGBUS. No other reader consumes, if this
+    /// one does.
+    pub unsafe fn open(file: &File, purpose: Purpose) -> io::Result<Reader> {
+        let (layout, settings, key) = Memory::read_superblock(file)?;
+        let mapping = Mapping::new(file, layout.file_size(), false)?;
+        if purpose == Purpose::Consume {
+            let parts = (0..layout.geometry.buffers).map(|b| layout.buffer(b));
+            let fallback = (layout.geometry.fallback > 0).then(|| layout.fallback());
+            for part in parts.chain(fallback) {
+                mapping.make_writable(part + Layout::CONSUMED, super::layout::PAGE as usize)?;
+            }
+        }
+        let mapping = Arc::new(mapping);
+        let memory = Memory { mapping: &mapping, layout, settings, key };
+        Ok(Reader::new(Arc::clone(&mapping), &memory, purpose))
+    }
+
+    fn new(mapping: Arc<Mapping>, memory: &Memory<'_>, purpose: Purpose) -> Reader {
+        let geometry = memory.layout.geometry;
+        let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
+        let cursors = (0..geometry.buffers).map(|b| Cursor::new(memory, b, shape, purpose)).collect();
+        let fallback = FallbackReader::new(memory, purpose == Purpose::Snapshot);
+        let (layout, settings, key) = (memory.layout, memory.settings, memory.key);
+        Reader { mapping, layout, settings, key, purpose, shape, cursors, fallback }
+    }
+
+    fn memory(&self) -> Memory<'_> {
+        Memory { mapping: &self.mapping, layout: self.layout, settings: self.settings, key: self.key }
+    }
+
+    /// Returns the sizes.
+    pub fn geometry(&self) -> Geometry {
+        self.layout.geometry
+    }
+
+    /// Returns the configuration.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Returns a word of the superblock that belongs to the channel's creator.
+    pub fn caller_word(&self, index: usize) -> Option<u64> {
+        if index >= super::layout::CALLER_WORDS {
+            return None;
+        }
+        let at = size_of::<super::layout::Superblock>() + index * 8;
+        Some(self.mapping.word(at as u64)?.load(Ordering::Acquire))
+    }
+
+    /// Returns the CPU or concurrency ID that a buffer serves. `None`: none yet.
+    pub fn cpu(&self, buffer: u32) -> Option<u32> {
+        let serves = self.memory().control(buffer)?.serves.load(Ordering::Relaxed);
+        u32::try_from(serves).ok()?.checked_sub(1)
+    }
+
+    /// Returns the losses of a buffer so far.
+    pub fn buffer_losses(&self, buffer: u32) -> Losses {
+        self.memory().buffer_losses(buffer).unwrap_or_default()
+    }
+
+    /// Returns the losses of the fallback region. What was never committed or was overwritten there is exact when everything
+    /// was delivered and nobody writes.
+    pub fn fallback_losses(&self) -> Losses {
+        self.fallback.losses(&self.memory())
+    }
+
+    /// Returns the bytes of the ring of `buffer` that are committed and not delivered, roughly: for a consumer's pace.
+    pub fn pending(&self, buffer: u32) -> u64 {
+        let memory = self.memory();
+        let (Some(control), Some(cursor)) = (memory.control(buffer), self.cursors.get(buffer as usize)) else { return 0 };
+        let now = CommitWord::load(&control.commit, Ordering::Relaxed).position();
+        let at = self.shape.position_of(cursor.sequence).advance(cursor.offset);
+        now.since(at).min(self.shape.ring())
+    }
+
+    /// Returns the next packet of `buffer`: of the next closed sub-buffer; with `cut`, also of what is committed so far in the
+    /// present one. `None`: nothing new.
+    ///
+    /// In discard mode, a consuming reader's packet lies in the ring itself until it is [consumed](Self::consume). In
+    /// overwrite mode and in snapshots it is a copy that was checked. A packet that closes its sub-buffer may be empty.
+    pub fn next(&mut self, buffer: u32, cut: bool) -> Option<Packet> {
+        let memory = Memory { mapping: &self.mapping, layout: self.layout, settings: self.settings, key: self.key };
+        let control = memory.control(buffer)?;
+        let shape = self.shape;
+        let cursor = self.cursors.get_mut(buffer as usize)?;
+        let copies = self.purpose == Purpose::Snapshot || self.settings.mode == Mode::Overwrite;
+        loop {
+            let now = match cursor.until {
+                Some(until) => until,
+                None => committed(control)?,
+            };
+            let position = now.word.position();
+            let start = shape.position_of(cursor.sequence);
+            let ahead = position.since(start);
+            if ahead > 1 << (super::position::POSITION_BITS - 1) {
+                return None; // behind the cursor: not a state that a writer makes
+            }
+            if !copies && ahead > shape.ring() {
+                return None; // more than fits, where nothing is overwritten: the same
+            }
+            let live = CommitWord::load(&control.commit, Ordering::Acquire).position();
+            if copies && !shape.is_intact(start, live) {
+                cursor.skip_to(shape.sequence_of(live, cursor.sequence).saturating_sub(shape.sub_buffers() - 1));
+                continue;
+            }
+            let is_closed = ahead >= shape.sub_buffer();
+            let from = if cursor.offset == 0 { OPENING } else { cursor.offset };
+            if !is_closed && (!cut || ahead <= from) {
+                return None;
+            }
+            // RB-6: the descriptor's begin is valid now, and what close stored if the position is beyond.
+            let descriptor = memory.descriptor(buffer, shape.index(start))?;
+            let load = |word: &AtomicU64| word.load(Ordering::Relaxed); // behind the Acquire load of the commit word
+            let begin_ns = if cursor.offset == 0 { load(&descriptor.begin_ns) } else { cursor.last_ns };
+            let overwritten = load(&descriptor.overwritten);
+            let (to, total, end_ns, counters) = if is_closed {
+                let content = load(&descriptor.content);
+                let counters = losses::load(&descriptor.at_close);
+                (content & 0xffff_ffff, (content >> 32) as u32, load(&descriptor.end_ns), counters)
+            } else {
+                (ahead, now.word.records(), now.last_ns, control.sample())
+            };
+            let sequence_seen = load(&descriptor.sequence);
+            let ring_at = self.layout.buffer(buffer) + self.layout.data + shape.ring_offset(start);
+            let is_whole = sequence_seen == cursor.sequence.wrapping_add(1) && from <= to && to < shape.sub_buffer();
+            let len = if is_whole { (to - from) as usize } else { 0 };
+            let content = if copies {
+                let bytes = copy(&self.mapping, ring_at + from, len);
+                // Acquire fence: the copy comes before the position. Pairs with the order of the writer's stores: it
+                // commits the close at the end of the ring before it writes the first byte of the next lap (x86-64 keeps
+                // stores in order).
+                //  - If the position is less than a ring ahead, none of the copied bytes was written over.
+                //  - If it is not, the copy is thrown away.
+                fence(Ordering::Acquire);
+                let live = CommitWord::load(&control.commit, Ordering::Relaxed).position();
+                if !shape.is_intact(start, live) {
+                    continue;
+                }
+                Content::Copied(bytes)
+            } else {
+                Content::Mapped { mapping: Arc::clone(&self.mapping), at: ring_at + from, len }
+            };
+            if !is_whole {
+                // Not a state that a writer makes: a foreign file that lies. Passed over, or nothing, so that readers end.
+                if !is_closed {
+                    return None;
+                }
+                cursor.skip_to(cursor.sequence + 1);
+                continue;
+            }
+            let losses = Losses::from_counters(counters, overwritten);
+            let records = total.saturating_sub(cursor.records);
+            let word = CommitWord::new(Position::new(start.bits() + to), total);
+            let packet = Packet {
+                buffer,
+                cpu: u32::try_from(control.serves.load(Ordering::Relaxed)).unwrap_or(0).wrapping_sub(1),
+                sequence: cursor.sequence,
+                begin_ns,
+                end_ns: end_ns.max(begin_ns),
+                records,
+                discarded_before: if cursor.lost == u64::MAX { load(&descriptor.lost_at_open) } else { cursor.lost },
+                losses,
+                closes: is_closed,
+                content,
+                word,
+            };
+            cursor.lost = losses.discarded();
+            if is_closed {
+                cursor.sequence += 1;
+                (cursor.offset, cursor.records, cursor.last_ns) = (0, 0, 0);
+            } else {
+                (cursor.offset, cursor.records, cursor.last_ns) = (to, total, end_ns);
+            }
+            return Some(packet);
+        }
+    }
+
+    /// Gives the memory of a packet back to writers; to be called in the order of delivery, after what it holds is safe.
+    ///
+    /// Until then a crash loses nothing: the next reader finds the packet again. Nothing in a snapshot.
+    pub fn consume(&mut self, packet: Packet) {
+        if self.purpose != Purpose::Consume {
+            return;
+        }
+        let memory = self.memory();
+        let Some(page) = memory.consumed(packet.buffer) else { return };
+        // Release: a successor that finds both words equal finds the stamp that belongs to them; see `Cursor::new`.
+        page.partly_check.store(packet.word.bits(), Ordering::Relaxed);
+        page.partly_ns.store(packet.end_ns, Ordering::Release);
+        page.partly.store(packet.word.bits(), Ordering::Release);
+        if packet.closes {
+            // Release: whatever read the bytes comes before. Pairs with the Acquire load in `append::open`.
+            page.consumed.store((packet.sequence + 1).wrapping_mul(self.shape.sub_buffer()), Ordering::Release);
+        }
+    }
+
+    /// Returns the next record of the fallback region. `None`: nothing is ready.
+    ///
+    /// A record that was reserved and is not committed holds up those behind it for 100 ms, then it is passed over and counted
+    /// as uncommitted; at once where `is_final`: nobody writes any more.
+    pub fn next_fallback(&mut self, is_final: bool) -> Option<FallbackRecord<'_>> {
+        let memory = Memory { mapping: &self.mapping, layout: self.layout, settings: self.settings, key: self.key };
+        self.fallback.next(&memory, is_final)
+    }
+
+    /// Gives the memory of all records that were delivered of the fallback region back to writers.
+    pub fn consume_fallback(&mut self) {
+        if self.purpose == Purpose::Consume {
+            self.fallback.consume(&self.memory());
+        }
+    }
+}
+
+/// Reads word and stamp of one commit. `None`: the writer was too fast, again and again.
+fn committed(control: &Control) -> Option<Committed> {
+    for _ in 0..1000 {
+        // Acquire, both: pair with the commit, one store of 16 bytes (RB-3). Two equal words with the stamp between them are
+        // of one commit: a word does not come back within 16 TiB.
+        let word = CommitWord::load(&control.commit, Ordering::Acquire);
+        let last_ns = control.last.load(Ordering::Acquire);
+        if CommitWord::load(&control.commit, Ordering::Relaxed) == word {
+            return Some(Committed { word, last_ns });
+        }
+    }
+    None
+}
+
+impl Cursor {
+    fn new(memory: &Memory<'_>, buffer: u32, shape: Shape, purpose: Purpose) -> Cursor {
+        let mut cursor = Cursor { sequence: 0, offset: 0, records: 0, last_ns: 0, lost: u64::MAX, until: None };
+        let (Some(control), Some(page)) = (memory.control(buffer), memory.consumed(buffer)) else { return cursor };
+        let now = committed(control);
+        if purpose == Purpose::Snapshot {
+            // A writer that never rests: end at the last boundary.
+            cursor.until = Some(now.unwrap_or_else(|| {
+                let word = CommitWord::load(&control.commit, Ordering::Acquire);
+                Committed { word: CommitWord::new(shape.start(word.position()), 0), last_ns: 0 }
+            }));
+        }
+        cursor.sequence = page.consumed.load(Ordering::Relaxed) / shape.sub_buffer();
+        // Behind by more than a ring (or by the 44 bits, or not at all): begin with the oldest that is there.
+        let word = cursor.until.or(now).map_or(CommitWord::load(&control.commit, Ordering::Acquire), |c| c.word);
+        let present = shape.index(word.position().advance(shape.sub_buffer() - 1)).wrapping_sub(1);
+        // The newest sub-buffer that was opened knows its number; counted from 1.
+        if let Some(newest) = memory.descriptor(buffer, present) {
+            let opened = newest.sequence.load(Ordering::Relaxed);
+            let oldest = opened.saturating_sub(shape.sub_buffers());
+            let is_overwriting = memory.settings.mode == Mode::Overwrite;
+            if cursor.sequence < oldest && is_overwriting || cursor.sequence > opened {
+                cursor.sequence = oldest;
+            }
+        }
+        // What its predecessor consumed of this sub-buffer is not delivered again.
+        let partly = CommitWord::load(&page.partly, Ordering::Acquire);
+        let is_whole = page.partly_check.load(Ordering::Relaxed) == partly.bits();
+        let is_here = shape.start(partly.position()) == shape.position_of(cursor.sequence);
+        if purpose == Purpose::Consume && is_whole && is_here && shape.offset(partly.position()) > OPENING {
+            cursor.offset = shape.offset(partly.position());
+            cursor.records = partly.records();
+            cursor.last_ns = page.partly_ns.load(Ordering::Relaxed);
+        }
+        cursor
+    }
+
+    /// Goes to another sub-buffer, of which nothing was delivered.
+    fn skip_to(&mut self, sequence: u64) {
+        self.sequence = self.sequence.max(sequence);
+        (self.offset, self.records, self.last_ns) = (0, 0, 0);
+    }
+}
+
+// A reader may move to the consumer's thread; a packet to whoever writes it.
+static_assertions::assert_impl_all!(Reader: Send, Sync);
+static_assertions::assert_impl_all!(Packet: Send, Sync);
