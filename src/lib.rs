@@ -23,15 +23,37 @@ pub mod __private {
 }
 
 /// Fires a tracepoint, evaluating its arguments only when it is on.
+///
+/// `fire!(path(arguments))` tests the gate once, and goes straight to the emitter behind it; `path(arguments)` is a call, which
+/// evaluates its arguments like any other.
+///
+/// # Signal safety
+///
+/// While the tracepoint is off: one load. While it is on: that of its probes and of the arguments.
+///
+/// # Examples
+///
+/// ```
+/// #[ringtrace::tracepoint]
+/// fn evicted(page: u64, checksum: u64);
+///
+/// fn checksum(page: u64) -> u64 {
+///     unreachable!("nobody asked for the checksum of {page}")
+/// }
+///
+/// ringtrace::fire!(evicted(7, checksum(7))); // off: the checksum is not computed
+/// ```
 #[macro_export]
 macro_rules! fire {
     ($($segment:ident)::+ ($($argument:expr),* $(,)?)) => {
         if $($segment)::+::enabled() {
+            let _ = $($segment)::+; // so that the tracepoint counts as used
             $($segment)::+::__emit($($argument),*);
         }
     };
     (:: $($segment:ident)::+ ($($argument:expr),* $(,)?)) => {
         if ::$($segment)::+::enabled() {
+            let _ = ::$($segment)::+;
             ::$($segment)::+::__emit($($argument),*);
         }
     };

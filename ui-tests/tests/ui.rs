@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const KEY: &str = "//~ KEY: ";
 
@@ -13,6 +14,17 @@ fn messages_and_expansions() -> Result<(), Box<dyn Error>> {
     cases.compile_fail("fail/*/*.rs");
     drop(cases);
     key_phrases()
+}
+
+/// The crates below `renamed`: each edition, a renamed dependency, a framework that hands ringtrace on.
+#[test]
+fn editions_and_names_of_the_dependency() -> Result<(), Box<dyn Error>> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("renamed");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut check = Command::new(cargo);
+    check.args(["check", "--workspace", "--quiet", "--target-dir"]).arg(target);
+    let output = check.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("renamed")).output()?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
 }
 
 /// Each failing case names, in its first line, what its message must say.

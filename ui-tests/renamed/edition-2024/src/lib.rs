@@ -1,0 +1,5 @@
+//! Declarations in edition 2024, with the dependency under another name.
+#![deny(warnings, missing_docs)]
+#![forbid(unsafe_code)]
+
+include!("../../declarations.rs");
