@@ -1,0 +1,115 @@
+//! Attaches probes to tracepoints, and keeps what they record.
+
+use ringtrace::{ProbeDescriptor, Tracepoint};
+use std::sync::{Mutex, Once};
+use trace_registry::field::Finished;
+use trace_registry::probe::{Entry, Loss, ProbeList, Target};
+use trace_registry::read_side::{self, CpuCounters};
+use trace_registry::{registry, sys};
+
+/// What one target was given.
+#[derive(Default)]
+pub(crate) struct Collected {
+    records: Mutex<Vec<Vec<u8>>>,
+    losses: Mutex<Vec<Loss>>,
+    cuts: Mutex<usize>,
+}
+
+impl Collected {
+    /// Takes the records.
+    pub(crate) fn records(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.records.lock().expect("no test holds it"))
+    }
+
+    /// Takes the one record there is.
+    pub(crate) fn record(&self) -> Vec<u8> {
+        let mut records = self.records();
+        assert_eq!(records.len(), 1, "{records:?}");
+        records.remove(0)
+    }
+
+    /// Takes the losses.
+    pub(crate) fn losses(&self) -> Vec<Loss> {
+        std::mem::take(&mut self.losses.lock().expect("no test holds it"))
+    }
+
+    /// Takes the number of records with a value that was cut.
+    pub(crate) fn cuts(&self) -> usize {
+        std::mem::take(&mut self.cuts.lock().expect("no test holds it"))
+    }
+}
+
+/// A place for records of at most `limit` bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Channel {
+    pub(crate) collected: &'static Collected,
+    pub(crate) limit: u32,
+    pub(crate) redact: bool,
+}
+
+impl Channel {
+    pub(crate) fn new() -> Channel {
+        Channel { collected: Box::leak(Box::default()), limit: 4096, redact: false }
+    }
+}
+
+unsafe fn append(target: &Target, finished: &mut Finished<'_>) {
+    // SAFETY: the channel is the `Collected` of `attach`; the pieces live as long as the payload (PL-3).
+    let (collected, record) = unsafe {
+        let bytes = |p: &trace_registry::field::Piece| std::slice::from_raw_parts(p.start, p.len);
+        let record: Vec<u8> = finished.pieces().iter().filter(|p| p.len > 0).flat_map(bytes).copied().collect();
+        (&*target.channel().cast::<Collected>(), record)
+    };
+    assert_eq!(record.len(), finished.total());
+    *collected.cuts.lock().expect("no test holds it") += usize::from(finished.is_cut());
+    collected.records.lock().expect("no test holds it").push(record);
+}
+
+unsafe fn lose(target: &Target, loss: Loss) {
+    // SAFETY: the channel is the `Collected` of `attach`.
+    unsafe { &*target.channel().cast::<Collected>() }.losses.lock().expect("no test holds it").push(loss);
+}
+
+/// The probes of `T`, in the order of their lines.
+pub(crate) fn probes<T: Tracepoint>() -> Vec<&'static ProbeDescriptor> {
+    let of_t = |p: &&ProbeDescriptor| std::ptr::eq((p.tracepoint)(), T::descriptor());
+    let mut found: Vec<_> = registry::probes().iter().filter(of_t).collect();
+    found.sort_by_key(|p| p.location.line);
+    found
+}
+
+/// Attaches every probe of `T`, to record into `channels`.
+pub(crate) fn attach<T: Tracepoint>(channels: &[Channel]) {
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| {
+        sys::init();
+        // SAFETY: a table of one zeroed entry that is never freed; nobody counts by rseq.
+        unsafe {
+            let table = Box::leak(Box::new(std::mem::zeroed::<CpuCounters>()));
+            read_side::install(table, 1, 0);
+        }
+    });
+    let target = |channel: &Channel| {
+        let collected = std::ptr::from_ref(channel.collected).cast();
+        // SAFETY: what was collected is never freed, and the functions may be called from any thread.
+        unsafe { Target::new(append, lose, collected, 0, channel.limit, channel.redact, 0) }
+    };
+    let entry = |probe| Entry::new(probe, channels.iter().map(target).collect());
+    let list = ProbeList::new(probes::<T>().into_iter().map(entry).collect());
+    // The lists are never freed, so that no test needs a grace period.
+    T::descriptor().gate.publish(Box::leak(Box::new(list)));
+}
+
+/// Detaches all.
+pub(crate) fn detach<T: Tracepoint>() {
+    T::descriptor().gate.publish(std::ptr::null_mut());
+}
+
+/// Records of one channel for `fire`.
+pub(crate) fn collect<T: Tracepoint>(fire: impl FnOnce()) -> &'static Collected {
+    let channel = Channel::new();
+    attach::<T>(&[channel]);
+    fire();
+    detach::<T>();
+    channel.collected
+}
