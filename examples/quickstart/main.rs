@@ -2,6 +2,7 @@
 //!
 //! `store.rs` is the application: it declares tracepoints and knows nothing of what is recorded. `probes.rs` is the probe
 //! module. This file starts a session, runs the work, and shows what the trace holds.
+#![allow(unreachable_pub, reason = "the modules stand for crates of their own")]
 
 mod probes;
 mod store;
@@ -27,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             scope.spawn(move || work(store, thread));
         }
     });
+    store.flush()?;
     let recovered = Store::open(directory.path(), 512)?.len();
     println!("the store holds {} keys; {recovered} were read back from its log", store.len());
 
@@ -64,7 +66,7 @@ fn show(path: &Path) -> Result<(), Box<dyn Error>> {
     let mut formatter = Formatter::utc();
     let mut tail = std::collections::VecDeque::new();
     let mut merge = trace.merge();
-    while let Some(entry) = merge.next() {
+    while let Some(entry) = merge.next_entry() {
         if let Entry::Event(event) = entry? {
             *counts.entry(event.name().to_owned()).or_insert(0_u64) += 1;
             let mut line = Vec::new();

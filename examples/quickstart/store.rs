@@ -88,12 +88,10 @@ impl Store {
         lock(&self.values).remove(key);
         Ok(())
     }
-}
 
-impl Drop for Store {
-    fn drop(&mut self) {
-        // The log's own destructor would write too, but not say so.
-        let _ = lock(&self.log).flush();
+    /// Writes what is buffered of the log.
+    pub fn flush(&self) -> io::Result<()> {
+        lock(&self.log).flush()
     }
 }
 

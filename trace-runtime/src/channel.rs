@@ -1,12 +1,15 @@
 //! A channel: the ring buffers of a session, and what is appended to them.
 #![expect(unsafe_code, reason = "targets reach their channel by address")]
 
+use crate::clock::Clock;
 use crate::context::Context;
 use crate::error::{Kind, Result};
 use crate::metadata;
 use crate::process::Process;
-use crate::ring_buffer::{self, ClockKind, Config, Core, HeaderKind, Mode, Outcome, Placement};
+use crate::ring_buffer::{self, ClockKind, Config, Core, Geometry, HeaderKind, Mode, Outcome, Placement};
 use crate::rcu::lock;
+use std::fs::File;
+use std::io;
 use std::sync::Mutex;
 use trace_ctf::schema as ctf;
 use trace_registry::event_id::{EventIds, EventKey};
@@ -74,13 +77,11 @@ impl Channel {
         Ok(id)
     }
 
-    /// Makes a target for the channel's present generation.
-    pub(crate) fn target(&self, event_id: u32) -> Target {
+    /// Makes a target that is valid while the channel has this generation.
+    pub(crate) fn target(&self, event_id: u32, generation: u64) -> Target {
         let limit = u32::try_from(self.payload_limit()).unwrap_or(u32::MAX);
         // SAFETY: both functions may be called from any thread and signal handler (see there); CH-1.
-        unsafe {
-            Target::new(self.append, lose, std::ptr::from_ref(self).cast(), event_id, limit, self.redact, self.core.generation())
-        }
+        unsafe { Target::new(self.append, lose, std::ptr::from_ref(self).cast(), event_id, limit, self.redact, generation) }
     }
 
     /// How many records hold a value that was cut.
@@ -114,7 +115,7 @@ impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bo
     const PLACEMENT: Placement = if BY_CID { Placement::MmCid } else { Placement::Cpu };
 }
 
-/// Calls `$function::<C>` with the `C` that a plan stands for.
+/// Evaluates `$body` with `$C` as the configuration that a plan stands for.
 macro_rules! with_config {
     ($plan:expr, $C:ident => $body:expr) => {{
         macro_rules! placement {
@@ -154,9 +155,13 @@ macro_rules! with_config {
         }
     }};
 }
-pub(crate) use with_config;
 
 impl Plan {
+    /// Creates the ring buffers in `file`; buffer `i` serves the CPU (or concurrency ID) `indices[i]`.
+    pub(crate) fn create(self, file: &File, geometry: Geometry, indices: &[u32], clock: &'static Clock) -> io::Result<Core> {
+        with_config!(self, C => Core::create::<C>(file, geometry, indices, clock))
+    }
+
     fn append(self) -> Append {
         with_config!(self, C => append::<C>)
     }

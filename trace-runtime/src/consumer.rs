@@ -99,11 +99,14 @@ struct Consumer {
     interval: Duration,
     last_cut: Instant,
     panics: u64,
+    /// When the clock is to be compared with the operating system's again.
+    refine: Instant,
 }
 
 impl Consumer {
     fn new(requests: Receiver<Request>) -> Consumer {
-        Consumer { requests, interval: LONGEST, last_cut: Instant::now(), panics: 0 }
+        let now = Instant::now();
+        Consumer { requests, interval: SHORTEST, last_cut: now, panics: 0, refine: now + Duration::from_millis(10) }
     }
 
     fn run(mut self) {
@@ -148,8 +151,8 @@ impl Consumer {
         .clamp(SHORTEST, LONGEST);
         self.detach_panicked();
         rcu::reclaim();
-        if let Some(process) = process::get() {
-            process.clock.refine();
+        if let Some(process) = process::get().filter(|_| Instant::now() >= self.refine) {
+            self.refine = Instant::now() + process.clock.refine();
         }
     }
 

@@ -1,11 +1,12 @@
 //! Delivery: from a session's rings to its output, by the consumer's thread alone.
+#![expect(unsafe_code, reason = "hands the rings' memory to the output")]
 
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::metadata;
 use crate::output::{Packet, Sink, StreamId};
-use crate::ring_buffer::{Core, FallbackReader, Reader};
+use crate::ring_buffer::{Losses, Mode, Reader};
 use crate::threads::ThreadNames;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,48 +14,46 @@ use trace_ctf::schema as ctf;
 
 /// Fallback records are gathered to packets of about this size, in bytes.
 const FALLBACK_PACKET: usize = 64 << 10;
-/// Bytes of context that the fallback region's records have beside the session's: the CPU.
-const CPU_BYTES: usize = 4;
+const FALLBACK: StreamId = StreamId { class: metadata::FALLBACK, instance: 0 };
 
 /// What one round of deliveries found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Round {
-    /// Bytes delivered.
-    pub(crate) bytes: u64,
     /// The fullest ring before the round, in 1/256 of its size.
     pub(crate) fullness: u32,
 }
 
+/// What the last packet of a stream told.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    discarded: u64,
+    end_ns: u64,
+}
+
 /// The reading end of a session.
 pub(crate) struct Delivery {
-    rings: Vec<Reader>,
-    fallback: FallbackReader,
+    reader: Reader,
     context: Context,
-    /// Events lost by stream, as last told to the output.
-    told: HashMap<StreamId, u64>,
-    /// Time of the last packet of each stream.
-    last_ns: HashMap<StreamId, u64>,
+    told: HashMap<StreamId, Told>,
     sink: Box<dyn Sink>,
     journal: Journal,
     failure: Option<Arc<Error>>,
-    /// Overwrite mode: the rings are delivered when recording ends, not before.
-    overwrite: bool,
+    /// Bytes of the records delivered.
+    bytes: u64,
     /// Threads whose names the trace has, where it wants them.
     threads: Option<ThreadNames>,
 }
 
 impl Delivery {
-    pub(crate) fn new(core: &Core, context: Context, sink: Box<dyn Sink>, journal: Journal, overwrite: bool) -> Delivery {
+    pub(crate) fn new(reader: Reader, context: Context, sink: Box<dyn Sink>, journal: Journal) -> Delivery {
         Delivery {
-            rings: (0..core.buffers()).map(|i| core.reader(i)).collect(),
-            fallback: core.fallback_reader(),
+            reader,
             context,
             told: HashMap::new(),
-            last_ns: HashMap::new(),
             sink,
             journal,
             failure: None,
-            overwrite,
+            bytes: 0,
             threads: context.contains(Context::THREAD_NAME).then(ThreadNames::default),
         }
     }
@@ -76,14 +75,28 @@ impl Delivery {
         self.sink.written()
     }
 
-    /// Delivers finished sub-buffers, and with `cut` what is committed of the current ones.
-    pub(crate) fn round(&mut self, core: &Core, cut: bool, now_ns: u64) -> Round {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns what was lost so far.
+    pub(crate) fn losses(&self) -> Losses {
+        let buffers = 0..self.reader.geometry().buffers;
+        buffers.fold(self.reader.fallback_losses(), |sum, buffer| sum.plus(&self.reader.buffer_losses(buffer)))
+    }
+
+    /// Delivers finished sub-buffers, and with `cut` what is committed of the current ones. In overwrite mode nothing: those
+    /// rings are delivered when recording ends.
+    pub(crate) fn round(&mut self, cut: bool, now_ns: u64) -> Round {
         if self.failure.is_some() {
             return Round::default();
         }
         self.attempt(|d| {
             d.deliver_thread_names(false, now_ns)?;
-            if d.overwrite { Ok(Round::default()) } else { d.deliver(core, cut) }
+            match d.reader.settings().mode {
+                Mode::Overwrite => Ok(Round::default()),
+                Mode::Discard => d.deliver(cut, false),
+            }
         })
     }
 
@@ -107,12 +120,12 @@ impl Delivery {
     }
 
     /// Delivers everything, and tells the output the last losses. Nobody writes to the rings any more.
-    pub(crate) fn finish(&mut self, core: &Core, now_ns: u64) {
+    pub(crate) fn finish(&mut self, now_ns: u64) {
         if self.failure.is_none() {
             self.attempt(|d| {
                 d.deliver_thread_names(true, now_ns)?;
-                let round = d.deliver(core, true)?;
-                d.close(core, now_ns)?;
+                let round = d.deliver(true, true)?;
+                d.close(now_ns)?;
                 d.sink.flush()?;
                 Ok(round)
             });
@@ -129,74 +142,76 @@ impl Delivery {
         })
     }
 
-    fn deliver(&mut self, core: &Core, cut: bool) -> Result<Round> {
+    /// `last`: nobody writes any more.
+    fn deliver(&mut self, cut: bool, last: bool) -> Result<Round> {
         let mut round = Round::default();
-        for reader in &mut self.rings {
-            round.fullness = round.fullness.max(reader.fullness(core));
-            while let Some(chunk) = reader.next(core, cut) {
-                let stream = StreamId { class: metadata::RINGS, instance: chunk.cpu };
-                let packet = Packet {
-                    stream,
-                    cpu: chunk.cpu,
-                    begin_ns: chunk.begin_ns,
-                    end_ns: chunk.end_ns,
-                    discarded: chunk.discarded,
-                    content: chunk.content,
-                };
-                self.sink.deliver(&packet)?;
-                round.bytes += chunk.content.len() as u64;
-                self.told.insert(stream, chunk.discarded);
-                self.last_ns.insert(stream, chunk.end_ns);
-                reader.release(core, chunk);
+        let geometry = self.reader.geometry();
+        let ring = u64::from(geometry.sub_buffer) * u64::from(geometry.sub_buffers);
+        for buffer in 0..geometry.buffers {
+            round.fullness = round.fullness.max((self.reader.pending(buffer) * 256 / ring) as u32);
+            while let Some(packet) = self.reader.next(buffer, cut) {
+                let stream = StreamId { class: metadata::RINGS, instance: packet.cpu };
+                // SAFETY: CO-1: the session's rings have this reader only, and its file is closed to other users.
+                let content = unsafe { packet.as_slice() };
+                let (begin_ns, end_ns, discarded) = (packet.begin_ns, packet.end_ns, packet.losses.total());
+                self.tell(&Packet { stream, cpu: packet.cpu, begin_ns, end_ns, discarded, content })?;
+                self.reader.consume(packet);
             }
         }
-        round.bytes += self.deliver_fallback(core)?;
+        self.deliver_fallback(last)?;
         self.sink.settle()?;
         Ok(round)
     }
 
+    fn tell(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.sink.deliver(packet)?;
+        self.bytes += packet.content.len() as u64;
+        self.told.insert(packet.stream, Told { discarded: packet.discarded, end_ns: packet.end_ns });
+        Ok(())
+    }
+
     /// The fallback region's records become packets of a stream class of their own.
-    fn deliver_fallback(&mut self, core: &Core) -> Result<u64> {
-        let stream = StreamId { class: metadata::FALLBACK, instance: 0 };
-        let mut bytes = 0;
+    fn deliver_fallback(&mut self, last: bool) -> Result<()> {
         loop {
             let mut content = Vec::new();
             let mut span: Option<(u64, u64)> = None;
             while content.len() < FALLBACK_PACKET {
-                let Some(record) = self.fallback.next(core) else { break };
-                let begin = span.map_or(record.time_ns, |(begin, _)| begin);
-                span = Some((begin, record.time_ns));
+                let Some(record) = self.reader.next_fallback(last) else { break };
+                let begin = span.map_or(record.ns, |(begin, _)| begin);
+                span = Some((begin, record.ns));
                 content.extend_from_slice(&record.id.to_le_bytes());
-                content.extend_from_slice(&record.time_ns.to_le_bytes());
+                content.extend_from_slice(&record.ns.to_le_bytes());
                 let (context, payload) = record.payload.split_at(self.context.size().min(record.payload.len()));
                 content.extend_from_slice(context);
                 if !self.context.contains(Context::CPU) {
-                    content.extend_from_slice(&record.cpu.to_le_bytes()[..CPU_BYTES]);
+                    content.extend_from_slice(&record.cpu.to_ne_bytes());
                 }
                 content.extend_from_slice(payload);
             }
-            let Some((begin_ns, end_ns)) = span else { return Ok(bytes) };
-            let discarded = core.unplaced_losses();
-            self.sink.deliver(&Packet { stream, cpu: 0, begin_ns, end_ns, discarded, content: &content })?;
-            self.fallback.release(core);
-            self.told.insert(stream, discarded);
-            self.last_ns.insert(stream, end_ns);
-            bytes += content.len() as u64;
+            let Some((begin_ns, end_ns)) = span else { return Ok(()) };
+            let discarded = self.reader.fallback_losses().total();
+            self.tell(&Packet { stream: FALLBACK, cpu: 0, begin_ns, end_ns, discarded, content: &content })?;
+            self.reader.consume_fallback();
         }
     }
 
     /// Ends each stream that has packets, or losses to tell, with an empty packet.
-    fn close(&mut self, core: &Core, now_ns: u64) -> Result<()> {
-        let rings = self.rings.iter().map(|r| (StreamId { class: metadata::RINGS, instance: r.cpu() }, r.cpu(), r.discarded(core)));
-        let fallback = (StreamId { class: metadata::FALLBACK, instance: 0 }, 0, core.unplaced_losses());
+    fn close(&mut self, now_ns: u64) -> Result<()> {
+        let rings = (0..self.reader.geometry().buffers).filter_map(|buffer| {
+            let cpu = self.reader.cpu(buffer)?;
+            let stream = StreamId { class: metadata::RINGS, instance: cpu };
+            Some((stream, cpu, self.reader.buffer_losses(buffer).total()))
+        });
+        let fallback = (FALLBACK, 0, self.reader.fallback_losses().total());
         for (stream, cpu, discarded) in rings.chain([fallback]).collect::<Vec<_>>() {
-            if discarded == 0 && !self.told.contains_key(&stream) {
+            let told = self.told.get(&stream);
+            if discarded == 0 && told.is_none() {
                 continue;
             }
-            let now_ns = now_ns.max(self.last_ns.get(&stream).copied().unwrap_or(0));
-            self.sink.deliver(&Packet { stream, cpu, begin_ns: now_ns, end_ns: now_ns, discarded, content: &[] })?;
-            self.told.insert(stream, discarded);
-            self.last_ns.insert(stream, now_ns);
+            // Neither goes back: a loss that was told stays told, and the clock that ends a stream is not the one of its records.
+            let discarded = discarded.max(told.map_or(0, |t| t.discarded));
+            let now_ns = now_ns.max(told.map_or(0, |t| t.end_ns));
+            self.tell(&Packet { stream, cpu, begin_ns: now_ns, end_ns: now_ns, discarded, content: &[] })?;
         }
         Ok(())
     }

@@ -78,6 +78,19 @@ pub fn init() {
     });
 }
 
+/// Calls [`init`] when the program is loaded, before `main`.
+#[cfg(feature = "auto")]
+#[used]
+// SAFETY: `.init_array` holds functions of this type, which the loader calls once.
+#[unsafe(link_section = ".init_array")]
+#[expect(unsafe_code, reason = "a constructor")]
+static AUTO: extern "C" fn() = {
+    extern "C" fn auto() {
+        init();
+    }
+    auto
+};
+
 /// Whether the environment says that nothing is to be traced.
 pub(crate) fn is_switched_off() -> bool {
     !crate::sys::is_secure_execution()

@@ -1,5 +1,33 @@
-//! Ringtrace.
+//! The run time of Ringtrace: sessions, ring buffers, the clock, and the consumer that writes traces.
+//!
+//! Programs name the crate `ringtrace`, which re-exports this one. ARCHITECTURE.md says how its modules meet.
 
+mod attach;
+mod channel;
 pub mod clock;
+mod consumer;
+mod context;
+mod delivery;
+mod error;
+mod init;
+pub mod journal;
+mod metadata;
+mod output;
+mod plan;
+mod print;
+mod process;
+mod rcu;
 pub mod ring_buffer;
+mod rule;
+mod session;
+mod statistics;
+mod storage;
 mod sys;
+mod threads;
+
+pub use context::Context;
+pub use error::{Error, Result};
+pub use init::init;
+pub use ring_buffer::Losses;
+pub use session::{Builder, Clock, Recorder, Session, set_memory_ceiling};
+pub use statistics::Statistics;

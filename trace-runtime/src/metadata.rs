@@ -54,11 +54,15 @@ pub(crate) fn trace(process: &Process, session: &str, uuid: [u8; 16], header: ct
         clock: ctf::Clock {
             name: "monotonic".to_owned(),
             uuid: process.boot_id,
-            description: process.clock.description(),
+            description: format!(
+                "CLOCK_MONOTONIC{}, within {} ns",
+                if process.clock.is_counter() { " by the time stamp counter" } else { "" },
+                process.clock.error_ns()
+            ),
             frequency_hz: 1_000_000_000,
-            precision_ns: origin.precision_ns,
+            precision_ns: u64::from(origin.precision_ns),
             offset_s: origin.offset_s,
-            offset_cycles: origin.offset_ns,
+            offset_cycles: u64::from(origin.offset_ns),
             absolute: false,
         },
         streams: vec![

@@ -9,8 +9,10 @@ pub(crate) const SUB_BUFFER_MIN: u32 = 4 << 10;
 pub(crate) const SUB_BUFFER_MAX: u32 = 4 << 20;
 /// Below this share per CPU, rings are indexed by concurrency ID, which needs fewer of them.
 const CPU_SHARE_MIN: u64 = 512 << 10;
-/// Control page, reader's page and descriptors of one ring, at most.
+/// Control page, reader's page and a page of descriptors of one ring, and rounding.
 const OVERHEAD: u64 = 16 << 10;
+/// Bytes that each sub-buffer takes beside its own.
+const DESCRIPTOR: u64 = 128;
 
 /// What is to be divided, and for whom.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +61,7 @@ pub(crate) fn divide(wanted: Wanted) -> Result<(Geometry, Placement)> {
     let geometry = Geometry {
         buffers: buffers as u32,
         sub_buffer: size as u32,
-        sub_buffers: power_of_two_in(share / size).min(1 << 16) as u32,
+        sub_buffers: power_of_two_in(share / (size + DESCRIPTOR)).clamp(2, 1 << 16) as u32,
         fallback: fallback as u32,
     };
     Ok((geometry, if by_cid { Placement::MmCid } else { Placement::Cpu }))

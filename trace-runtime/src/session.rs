@@ -1,7 +1,7 @@
 //! Sessions: one recording each, with its own rules, rings, output and lifetime.
 
 use crate::attach::{self, NamedProbe};
-use crate::channel::{Channel, Plan, with_config};
+use crate::channel::{Channel, Plan};
 use crate::consumer::{self, Request};
 use crate::context::Context;
 use crate::delivery::{Delivery, Round};
@@ -13,16 +13,17 @@ use crate::plan::{self, Wanted};
 use crate::print::Printer;
 use crate::process::{self, Process};
 use crate::rcu::lock;
-use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement};
+use crate::ring_buffer::{ClockKind, HeaderKind, Mode, Placement, Purpose};
 use crate::rule::Rule;
 use crate::statistics::Statistics;
 use crate::storage::Storage;
+use crate::sys;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use trace_ctf::schema as ctf;
 use trace_registry::probe::Target;
-use trace_registry::sync::{AtomicBool, AtomicU64, Ordering};
+use trace_registry::sync::{AtomicU64, Ordering};
 use trace_registry::{Event, Level, Name, tracepoint};
 
 /// Memory of a session whose builder names none, in bytes.
@@ -154,6 +155,7 @@ impl Builder {
         let inner = Arc::new(Inner::create(process, &self, rules, warnings)?);
         consumer::ensure_running()?;
         control.add(inner.clone());
+        populate_the_rest(&inner);
         let session = Session { inner };
         if let Err(error) = control.publish(|p| session.inner.wants(p)) {
             drop(control); // dropping the session takes the lock again
@@ -161,6 +163,16 @@ impl Builder {
         }
         Ok(session)
     }
+}
+
+/// Makes the memory of the rings present, beyond what the session began with, without keeping anybody waiting.
+fn populate_the_rest(session: &Arc<Inner>) {
+    let session = session.clone();
+    // Without the thread, the first lap of each ring faults.
+    let _ = sys::spawn_with_signals_blocked("ringtrace-pages", move || {
+        sys::mark_thread_untraced();
+        session.channel.core.populate(u32::MAX);
+    });
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -258,9 +270,13 @@ impl Session {
         if let Some(failure) = self.inner.failure() {
             return Err(failure);
         }
-        self.inner.channel.core.enable();
-        self.inner.recording.store(true, Ordering::Relaxed);
+        self.inner.generation.store(self.inner.channel.core.generation(), Ordering::Relaxed);
         control.publish(|p| self.inner.wants(p))
+    }
+
+    /// Returns the form of the record headers: compact where at most 31 classes matched when the session was made.
+    pub fn header(&self) -> HeaderKind {
+        self.inner.channel.header
     }
 
     /// Returns what was recorded and lost so far.
@@ -285,7 +301,7 @@ impl Session {
         let class = E::DESCRIPTION;
         let name = Name::derived(class.module_path, class.name).to_string();
         let id = self.inner.event_id(&name, Level::Info, class, E::SIZES.least)?;
-        Ok(Recorder { target: self.inner.channel.target(id), session: self.inner.clone(), class: PhantomData })
+        Ok(Recorder { event_id: id, session: self.inner.clone(), class: PhantomData })
     }
 }
 
@@ -302,7 +318,7 @@ impl Drop for Session {
 /// Records events of one class into one session, from anywhere in the program.
 #[derive(Debug)]
 pub struct Recorder<C> {
-    target: Target,
+    event_id: u32,
     session: Arc<Inner>,
     class: PhantomData<fn(C)>,
 }
@@ -315,8 +331,8 @@ impl<C: Event> Recorder<C> {
     /// Async-signal-safe and wait-free, if the event's fields are.
     #[inline]
     pub fn record<E: Event<Class = C>>(&self, event: E) {
-        // CH-1: `session` holds the channel.
-        if !tracepoint::within(|| self.target.record(&event)) {
+        let target = self.session.channel.target(self.event_id, self.session.generation()); // CH-1: `session` holds the channel
+        if !tracepoint::within(|| target.record(&event)) {
             self.session.channel.core.count_loss(trace_registry::probe::Loss::Nested);
         }
     }
@@ -328,7 +344,8 @@ pub(crate) struct Inner {
     process: &'static Process,
     pub(crate) channel: Channel,
     rules: Mutex<Vec<Rule>>,
-    recording: AtomicBool,
+    /// Generation of the channel while the session records; 0 while it is stopped, which no channel accepts.
+    generation: AtomicU64,
     pub(crate) delivery: Mutex<Delivery>,
     storage: Mutex<Storage>,
     path: Option<PathBuf>,
@@ -350,7 +367,7 @@ impl Inner {
             memory: builder.memory,
             sub_buffer: builder.sub_buffer,
             cpus: if sequences { process.cpus.len() as u32 } else { 0 },
-            has_cid: crate::ring_buffer::has_concurrency_ids(),
+            has_cid: Placement::MmCid.is_available(),
         })?;
         let memory = geometry.file_size();
         let used: u64 = attach::sessions().iter().map(|s| s.memory).sum();
@@ -366,7 +383,7 @@ impl Inner {
         let plan = Plan {
             mode: if builder.overwrite { Mode::Overwrite } else { Mode::Discard },
             clock: match builder.clock {
-                _ if !process.clock.uses_tsc() => ClockKind::Os,
+                _ if !process.clock.is_counter() => ClockKind::Os,
                 Clock::Fast => ClockKind::Raw,
                 Clock::Ordered => ClockKind::Ordered,
             },
@@ -390,7 +407,7 @@ impl Inner {
             process,
             channel,
             rules: Mutex::new(rules),
-            recording: AtomicBool::new(true),
+            generation: AtomicU64::new(1),
             delivery: Mutex::new(delivery),
             storage: Mutex::new(storage),
             path,
@@ -414,9 +431,9 @@ impl Inner {
             Placement::MmCid => (0..geometry.buffers).collect(),
         };
         let indices = &indices[..geometry.buffers as usize];
-        let core = with_config!(plan, C => Core::create::<C>(&storage.rings, geometry, indices, process.clock));
+        let core = plan.create(&storage.rings, geometry, indices, process.clock);
         let core = core.map_err(|e| Error::io("cannot map ring buffers in", &at, e))?;
-        core.populate(2).map_err(|e| Error::io("cannot get memory for ring buffers in", &at, e))?;
+        core.populate(2);
         let uuid = uuid();
         let header = match plan.header {
             HeaderKind::Compact => ctf::EventHeader::Compact,
@@ -434,7 +451,8 @@ impl Inner {
                 (Box::new(Directory::create(&path, &trace, origin_ns)?), Some(path))
             }
         };
-        let mut delivery = Delivery::new(&core, builder.context, sink, journal, matches!(plan.mode, Mode::Overwrite));
+        let reader = core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
+        let mut delivery = Delivery::new(reader, builder.context, sink, journal);
         delivery.describe(&[metadata::thread_name()])?;
         Ok((Channel::new(core, process, plan, builder.context, !builder.sensitive), delivery, path))
     }
@@ -444,8 +462,12 @@ impl Inner {
     }
 
     pub(crate) fn is_recording(&self) -> bool {
-        // Relaxed: changed and acted on under the control lock.
-        self.recording.load(Ordering::Relaxed)
+        self.generation() != 0
+    }
+
+    fn generation(&self) -> u64 {
+        // Relaxed: changed under the control lock. Whoever has an old one is refused by the channel.
+        self.generation.load(Ordering::Relaxed)
     }
 
     pub(crate) fn wants(&self, probe: &NamedProbe) -> bool {
@@ -456,7 +478,7 @@ impl Inner {
     pub(crate) fn target(&self, named: &NamedProbe) -> Result<Option<Target>> {
         let Some(class) = named.probe.class else { return Ok(None) };
         match self.event_id(&named.name, named.probe.level, class, named.probe.least) {
-            Ok(id) => Ok(Some(self.channel.target(id))),
+            Ok(id) => Ok(Some(self.channel.target(id, self.generation()))),
             Err(error) if error.is_class_too_large() => {
                 self.warn(format!("{} is not recorded: {error}; give the session larger sub-buffers", named.name));
                 Ok(None)
@@ -507,19 +529,19 @@ impl Inner {
     /// Closes the gates for this session. The events under way end with a grace period.
     pub(crate) fn switch_off(&self) -> Result<()> {
         let mut control = attach::control();
-        self.recording.store(false, Ordering::Relaxed);
-        self.channel.core.disable();
+        self.generation.store(0, Ordering::Relaxed);
+        self.channel.core.bump_generation();
         control.publish(|p| self.wants(p))
     }
 
     /// Delivers what is ready; with `cut`, what is committed.
     pub(crate) fn round(&self, cut: bool) -> Round {
-        lock(&self.delivery).round(&self.channel.core, cut, self.process.clock.now_ns())
+        lock(&self.delivery).round(cut, self.process.clock.now_ns())
     }
 
     /// Delivers everything. Nobody writes to the rings any more.
     pub(crate) fn finish(&self) {
-        lock(&self.delivery).finish(&self.channel.core, self.process.clock.now_ns());
+        lock(&self.delivery).finish(self.process.clock.now_ns());
     }
 
     /// The trace directory, if it is to be told at the end of the process.
@@ -532,15 +554,16 @@ impl Inner {
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
-        let counts = self.channel.core.counts();
+        let core = &self.channel.core;
+        let delivery = lock(&self.delivery);
         Statistics {
-            events: counts.records,
-            bytes: counts.bytes,
-            lost: counts.losses,
+            events: core.records(),
+            bytes: delivery.bytes(),
+            lost: delivery.losses(),
             cut: self.channel.cut_records(),
             memory: self.memory,
-            buffers: self.channel.core.buffers(),
-            written: lock(&self.delivery).written(),
+            buffers: core.geometry().buffers,
+            written: delivery.written(),
         }
     }
 }
@@ -560,7 +583,7 @@ fn uuid() -> [u8; 16] {
 
 /// `./NAME-TIME.ringtrace`, with a number where that exists.
 fn default_path(name: &str) -> PathBuf {
-    let stamp = crate::sys::local_time_stamp();
+    let stamp = sys::local_time_stamp();
     let path = |n: u32| PathBuf::from(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") });
     (0..1000).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1000))
 }

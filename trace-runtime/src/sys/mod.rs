@@ -1,4 +1,9 @@
 //! System calls and counters, apart from the ring buffer's sequences.
 
 pub(crate) mod counter;
+mod image;
 pub(crate) mod memory;
+mod program;
+
+pub(crate) use image::*;
+pub(crate) use program::*;
