@@ -4,8 +4,8 @@
 //!
 //! | Room | Holds |
 //! | --- | --- |
-//! | [`tracepoint`](mod@tracepoint) | `#[tracepoint]` |
-//! | [`probe`](mod@probe) | `#[probe]` |
+//! | `tracepoint` | `#[tracepoint]` |
+//! | `probe` | `#[probe]` |
 //! | `fields` | `#[derive(Event)]`, `#[derive(Field)]`: the fields of a type and how they are written |
 //! | `options`, `lifetimes`, `errors` | attribute words; lifetimes of types that are named elsewhere; errors, all at once |
 //! | `support` | the names that expansions use: the support module, linker sections |
@@ -29,7 +29,67 @@ mod tracepoint;
 
 use proc_macro::TokenStream;
 
-/// Declares a tracepoint.
+/// Declares a tracepoint: a function without a body that fires it, and a type of the same name that stands for it.
+///
+/// ```
+/// #[derive(Clone, Copy)]
+/// pub enum Reason {
+///     Lru,
+///     Capacity,
+/// }
+///
+/// /// A page left the cache.
+/// #[ringtrace::tracepoint]
+/// pub fn page_evicted(page: &[u8], reason: Reason);
+///
+/// page_evicted(b"index", Reason::Lru); // a call: its arguments are evaluated like those of any other
+/// ringtrace::fire!(page_evicted(&[0; 4096], Reason::Capacity)); // evaluated only when the tracepoint is on
+/// assert!(!page_evicted::enabled()); // no probe is attached
+/// ```
+///
+/// The declaration says nothing of what is recorded: [`macro@probe`]s do, in any crate. While none is attached, firing costs
+/// one load and one predicted branch.
+///
+/// # Arguments
+///
+/// Any number of names with `Copy` types: numbers, references, enums, function pointers. Lifetimes may be elided or named;
+/// nothing needs to be `'static` or `Send`. There are no type or const parameters and no bounds, because every probe takes the
+/// same types; and a tracepoint is a free function, also inside another function.
+///
+/// # Options
+///
+/// | Option | Meaning |
+/// | --- | --- |
+/// | `name = "…"` | its name in rules and traces, instead of `crate:module::function` |
+/// | `record` | makes the obvious probe as well: an event whose fields are the arguments, which may carry `#[field(…)]` |
+/// | `record, level = Debug` | level of that probe's events; `Info` without it |
+/// | `reentrant` | it may fire in signal handlers and allocators, so that only probes made for that attach |
+/// | `crate = path` | where `ringtrace` is, for frameworks that hand it on |
+///
+/// ```
+/// #[ringtrace::tracepoint(record, level = Debug)]
+/// fn request(id: u64, #[field(sensitive)] path: &str, #[field(unit = "B")] length: u32);
+///
+/// request(1, "/index", 5120);
+/// ```
+///
+/// A renamed dependency needs one line at the root of the crate: `extern crate rt as ringtrace;`.
+///
+/// # Errors
+///
+/// All mistakes of a declaration are reported at once. A module of the tracepoint's name in the same module is one: both are
+/// types to the compiler. In a trait, an impl or an extern block the message is that an enum (the tracepoint's type) cannot
+/// stand there.
+///
+/// ```compile_fail
+/// #[ringtrace::tracepoint]
+/// fn opened(path: String); // not `Copy`: take `&str`
+/// ```
+///
+/// # Signal safety
+///
+/// Firing is async-signal-safe, wait-free and leaves `errno` alone, if the probes are and do. A probe that fires tracepoints nests; beyond a
+/// depth of four, firings are counted as lost.
 #[proc_macro_attribute]
 pub fn tracepoint(options: TokenStream, item: TokenStream) -> TokenStream {
     tracepoint::declare(options.into(), item.into()).into()
@@ -42,19 +102,153 @@ pub fn __tracepoint(declaration: TokenStream, _carrier: TokenStream) -> TokenStr
     tracepoint::define(declaration.into()).into()
 }
 
-/// Makes a function a probe of a tracepoint.
+/// Makes a function a probe of a tracepoint: it takes the tracepoint's arguments, and makes an event of them.
+///
+/// ```
+/// #[ringtrace::tracepoint]
+/// fn sent(to: &str, payload: &[u8]);
+///
+/// #[derive(ringtrace::Event)]
+/// struct Sent<'a> {
+///     to: &'a str,
+///     #[field(unit = "B")]
+///     length: usize,
+/// }
+///
+/// #[ringtrace::probe(sent, level = Debug)]
+/// fn record_sent<'a>(to: &'a str, payload: &[u8]) -> Option<Sent<'a>> {
+///     (!payload.is_empty()).then(|| Sent { to, length: payload.len() })
+/// }
+///
+/// sent("a", b"xyz");
+/// ```
+///
+/// It returns an event ([`macro@Event`]), an `Option` of one (`None` skips this firing), or nothing: an action, which may count
+/// or trigger something. A tracepoint has any number of probes, in any crates; each runs once per firing, however many sessions
+/// record its event. A crate that has only probes must be named once by the program (`use storage_probes as _;`), or the linker
+/// leaves it out.
+///
+/// # Options
+///
+/// | Option | Meaning |
+/// | --- | --- |
+/// | path | the tracepoint, first |
+/// | `name = "…"` | name of the event, instead of the tracepoint's; needed for a second probe of one tracepoint |
+/// | `level = Debug` | level of its events, one of the variants of `Level`; `Info` without it |
+/// | `crate = path` | where `ringtrace` is, for frameworks that hand it on |
+///
+/// # Errors
+///
+/// Parameters that are not the tracepoint's, a result that is no event, and a path that is no tracepoint are errors where they
+/// stand. A probe cannot have its tracepoint's name in the same module.
+///
+/// ```compile_fail
+/// #[ringtrace::tracepoint]
+/// fn sent(bytes: u64);
+///
+/// #[ringtrace::probe(sent)]
+/// fn record_sent(bytes: u32) {} // the tracepoint's argument is a `u64`
+/// ```
+///
+/// # Panics
+///
+/// A panic of a probe does not reach the traced program: it is counted, and the probe is detached and reported. With
+/// `panic = "abort"` the program aborts.
+///
+/// # Signal safety
+///
+/// A probe runs where its tracepoint fires. It should not allocate, lock, block or make a system call; on a `reentrant`
+/// tracepoint it must not.
 #[proc_macro_attribute]
 pub fn probe(options: TokenStream, item: TokenStream) -> TokenStream {
     probe::expand(options.into(), item.into()).into()
 }
 
-/// Makes a struct an event.
+/// Makes a struct an event class: its fields are those of the event, in order.
+///
+/// ```
+/// use ringtrace::Event as _;
+///
+/// #[derive(ringtrace::Event)]
+/// struct Evicted<'a> {
+///     #[field(hex)]
+///     address: u64,
+///     #[field(unit = "B", rename = "size")]
+///     length: u32,
+///     #[field(sensitive)]
+///     path: &'a str,
+///     #[field(debug)]
+///     reason: Result<(), std::fmt::Error>,
+/// }
+///
+/// let names: Vec<_> = Evicted::DESCRIPTION.fields.iter().map(|f| f.name).collect();
+/// assert_eq!(names, ["address", "size", "path", "reason"]);
+/// ```
+///
+/// Any struct without type parameters will do; the fields of a tuple struct are named `_0`, `_1`, …. The name and the level of
+/// an event are not here but with the [`macro@probe`] that makes it.
+///
+/// # Options
+///
+/// | Option | Meaning |
+/// | --- | --- |
+/// | `rename = "…"` | name of the field |
+/// | `hex` | integers are shown in hexadecimal |
+/// | `unit = "B"` | unit of the values |
+/// | `sensitive` | left out of recordings, unless a session asks for it |
+/// | `debug`, `display` | text by `Debug` or `Display`, formatted where the event is recorded, at most 128 bytes |
+///
+/// On the struct, `#[field(crate = path)]` says where `ringtrace` is, for frameworks that hand it on.
+///
+/// # Errors
+///
+/// A field's type must implement `Field`, or `Debug` or `Display` where that was asked for. An event has at most 384 bytes of
+/// fields besides text and slices of numbers, and eleven fields of those.
+///
+/// # Signal safety
+///
+/// Writing an event is that of its fields: those of this crate, and derived ones, are async-signal-safe and wait-free. `debug`
+/// and `display` run foreign code, which may not be.
 #[proc_macro_derive(Event, attributes(field))]
 pub fn event(item: TokenStream) -> TokenStream {
     fields::derive_event(item.into()).into()
 }
 
-/// Makes a struct or an enum a field.
+/// Makes a struct or an enum the type of a field.
+///
+/// ```
+/// use ringtrace::{Field as _, FieldClass};
+///
+/// #[derive(Clone, Copy, ringtrace::Field)]
+/// enum Reason {
+///     Lru,
+///     Capacity = 300,
+/// }
+///
+/// #[derive(ringtrace::Field)]
+/// enum Change<'a> {
+///     Gone,
+///     Moved { to: &'a str, by: Reason },
+/// }
+///
+/// assert!(matches!(Reason::CLASS, FieldClass::Enumeration { bits: 16, signed: false, .. }));
+/// assert!(matches!(Change::CLASS, FieldClass::Variant { .. }));
+/// ```
+///
+/// - A struct becomes a structure of its fields, which take the options of [`macro@Event`].
+/// - An enum without data becomes an enumeration: the integer of its `#[repr]`, or the smallest one that holds all values, with
+///   the names of the variants in the trace. It needs not be `Copy`.
+/// - An enum with data, of at most 256 variants, becomes a variant: one byte that selects, then the fields of the one selected.
+///
+/// `#[field(rename = "…")]` renames a variant.
+///
+/// # Errors
+///
+/// Type parameters, unions and enums without variants are refused.
+///
+/// # Signal safety
+///
+/// That of its fields; see [`macro@Event`].
 #[proc_macro_derive(Field, attributes(field))]
 pub fn field(item: TokenStream) -> TokenStream {
     fields::derive_field(item.into()).into()

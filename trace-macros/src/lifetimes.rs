@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn lifetimes_are_replaced_where_they_are_free() {
         let text = |ty: Type| ty.to_token_stream().to_string().replace(' ', "");
-        assert_eq!(text(inferred(parse_quote!(A<'a, &'b u8, '_>))), "A<'_,&'_u8,'_>");
+        assert_eq!(text(inferred(parse_quote!(A<'a, '_, &'b u8>))), "A<'_,'_,&'_u8>");
         assert_eq!(text(inferred(parse_quote!(for<'a> fn(&'a u8, &'b u8)))), "for<'a>fn(&'au8,&'_u8)");
         let (mut ty, mut names) = (parse_quote!(&A<'_, &'b u8, fn(&u8)>), Vec::new());
         name_elided(&mut ty, &mut names);

@@ -106,6 +106,7 @@ fn function(tracepoint: &Tracepoint) -> TokenStream {
     quote! {
         #(#attrs)*
         #event
+        #[allow(clippy::inline_always)]
         #[inline(always)]
         #vis #sig #body
     }
