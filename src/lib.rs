@@ -47,13 +47,11 @@ pub mod __private {
 macro_rules! fire {
     ($($segment:ident)::+ ($($argument:expr),* $(,)?)) => {
         if $($segment)::+::enabled() {
-            let _ = $($segment)::+; // so that the tracepoint counts as used
             $($segment)::+::__emit($($argument),*);
         }
     };
     (:: $($segment:ident)::+ ($($argument:expr),* $(,)?)) => {
         if ::$($segment)::+::enabled() {
-            let _ = ::$($segment)::+;
             ::$($segment)::+::__emit($($argument),*);
         }
     };

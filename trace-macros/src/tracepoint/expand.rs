@@ -54,6 +54,8 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
                 #[inline(never)]
                 #vis fn __emit<#(#lifetimes),*>(#(#arguments: #types),*) {
                     #(let _ = #support::argument::<#types>;)*
+                    // The function counts as used where only `fire!` fires the tracepoint.
+                    let _ = #alias;
                     #support::emit(&__RINGTRACE_GATE, |#entry| {
                         // SAFETY: TP-2: the list holds functions that `__probe` typed.
                         let #function_pointer = unsafe { #entry.function_as::<fn(&#support::Entry, #(#types),*)>() };
