@@ -20,6 +20,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
     let arguments: Vec<_> = (0..types.len()).map(|i| format_ident!("a{i}", span = Span::mixed_site())).collect();
     let [entry, function_pointer] = ["entry", "function"].map(|name| Ident::new(name, Span::mixed_site()));
     let number = types.len();
+    let deprecated = tracepoint.attrs.iter().filter(|a| a.path().is_ident("deprecated"));
     // Lints of names and dead code are about the function, which has the same name.
     let alias = hidden(ident);
     let type_name = type_name(ident);
@@ -32,6 +33,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
         #vis enum #type_name { #[doc(hidden)] __Itself }
         // What follows does not name the alias: if a module has its name, that is one error.
         #[doc(hidden)]
+        #(#deprecated)*
         #vis type #alias = #type_name;
 
         const _: () = {
@@ -55,6 +57,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
                 #vis fn __emit<#(#lifetimes),*>(#(#arguments: #types),*) {
                     #(let _ = #support::argument::<#types>;)*
                     // The function counts as used where only `fire!` fires the tracepoint.
+                    #[allow(deprecated)]
                     let _ = #alias;
                     #support::emit(&__RINGTRACE_GATE, |#entry| {
                         // SAFETY: TP-2: the list holds functions that `__probe` typed.
