@@ -50,7 +50,8 @@ const TURNS: u32 = 64;
 #[inline(never)]
 pub unsafe fn append<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize, tid: u32) -> Outcome {
     let hot = core.hot();
-    if total as u64 <= hot.limit && id <= C::HEADER.largest_short_id() {
+    // RB-9: 0 is what a forked child finds in place of the generation.
+    if total as u64 <= hot.limit && id <= C::HEADER.largest_short_id() && generation != 0 {
         let stamp = if matches!(C::CLOCK, ClockKind::Os) { core.clock().os_ns() } else { 0 };
         // SAFETY: RB-1: the caller's duty; the length was checked (RB-4).
         if unsafe { sequence::append::<C, false>(hot, generation, id, pieces, total, stamp) }.0 {
@@ -204,28 +205,14 @@ fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>,
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed); // RB-7: of sub-buffers that are closed
     // Descriptors count from 1, so the one before tells this one's number counted from 0.
     let sequence = load(&before.sequence);
-    let consumed_page = buffer.consumed();
-    // Acquire: the reader has finished with the bytes that are about to be written. Pairs with the Release store in
-    // `Reader::consume`.
-    //  - If this sees the new value, the reader's loads came before.
-    //  - If it does not, the event is discarded, or the record counted as overwritten.
-    let consumed = consumed_page.consumed.load(Ordering::Acquire) / shape.sub_buffer();
-    let oldest = sequence.wrapping_sub(shape.sub_buffers());
-    let mut overwritten = load(&before.overwritten);
-    match C::MODE {
-        Mode::Discard => {
-            if sequence.wrapping_sub(consumed) >= shape.sub_buffers() {
-                return None;
-            }
-        }
-        Mode::Overwrite => {
-            let is_unread = sequence >= shape.sub_buffers() && consumed <= oldest;
-            if is_unread {
-                let partly = CommitWord::load(&consumed_page.partly, Ordering::Relaxed);
-                let is_part = partly.records() > 0 && shape.start(partly.position()) == shape.position_of(oldest);
-                let read = if is_part { u64::from(partly.records()) } else { 0 };
-                overwritten = overwritten.wrapping_add((load(&descriptor.content) >> 32).saturating_sub(read));
-            }
+    if C::MODE == Mode::Discard {
+        // Acquire: the reader has finished with the bytes that are about to be written. Pairs with the Release store in
+        // `Reader::consume`.
+        //  - If this sees the new value, the reader's loads came before.
+        //  - If it does not, the event is discarded.
+        let consumed = buffer.consumed().consumed.load(Ordering::Acquire) / shape.sub_buffer();
+        if sequence.wrapping_sub(consumed) >= shape.sub_buffers() {
+            return None;
         }
     }
     let lost = losses::discarded(&buffer.control.sample());
@@ -233,7 +220,6 @@ fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>,
     let stores = [
         store(&descriptor.sequence, sequence.wrapping_add(1)),
         store(&descriptor.lost_at_open, lost),
-        store(&descriptor.overwritten, overwritten),
         store(&descriptor.records_before, records_before),
         Store { at: buffer.data(shape.ring_offset(position)).cast(), value: sequence },
     ];

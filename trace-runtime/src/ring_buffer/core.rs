@@ -3,9 +3,9 @@
 
 use super::layout::{self, CALLER_WORDS, ConsumedPage, Control, Descriptor, Layout, SUPERBLOCK, Settings, Superblock};
 use super::losses::{Counter, Losses};
-use super::position::Shape;
+use super::position::{CommitWord, Shape};
 use super::sequence::{self, Hot};
-use super::{Config, Geometry, LONGEST_HEADER};
+use super::{Config, Geometry, LONGEST_HEADER, Mode};
 use crate::clock::Clock;
 use crate::sys::memory::{Mapping, WipedWord, Words};
 use core::mem::size_of;
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use trace_registry::probe::Loss;
-use trace_registry::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 // SAFETY: each consists of `AtomicU64` only; their sizes are asserted in `layout`.
 unsafe impl Words for Superblock {}
@@ -44,8 +44,8 @@ pub struct Core {
     generation: WipedWord,
     clock: &'static Clock,
     key: u64,
-    /// Set by the one reader that consumes.
-    pub(super) is_consumed: AtomicU32,
+    /// Whether a reader consumes, or a packet of one that did still exists.
+    pub(super) is_consumed: Arc<AtomicBool>,
 }
 
 // SAFETY: RB-8: the addresses in `hot` and `table` are those of `generation`, `clock`, `table` and `mapping`, which live as
@@ -144,7 +144,7 @@ impl Core {
             generation,
             clock,
             key,
-            is_consumed: AtomicU32::new(0),
+            is_consumed: Arc::default(),
         };
         for cpu in cpus {
             if !core.add_cpu(*cpu) {
@@ -431,21 +431,50 @@ impl<'m> Memory<'m> {
         self.mapping.view(at).zip(self.mapping.view(at + Layout::CONSUMED))
     }
 
-    /// The descriptor of the newest sub-buffer that was opened, by the commit word `word`.
-    fn newest(&self, buffer: u32, word: super::position::CommitWord) -> Option<&'m Descriptor> {
-        let shape = Shape::new(self.layout.geometry.sub_buffer, self.layout.geometry.sub_buffers);
-        let position = word.position();
-        // At a boundary the sub-buffer is not open yet.
-        let index = if shape.offset(position) == 0 { shape.index(position).wrapping_sub(1) } else { shape.index(position) };
-        self.descriptor(buffer, index)
-    }
-
     pub(super) fn buffer_losses(&self, buffer: u32) -> Option<Losses> {
         let control = self.control(buffer)?;
-        // Acquire: pairs with the commit of the open that stored `overwritten`.
-        let word = super::position::CommitWord::load(&control.commit, Ordering::Acquire);
-        let overwritten = self.newest(buffer, word)?.overwritten.load(Ordering::Relaxed);
+        let overwritten = match self.settings.mode {
+            Mode::Discard => 0,
+            Mode::Overwrite => self.overwritten(buffer)?,
+        };
         Some(Losses::from_counters(control.sample(), overwritten))
+    }
+
+    /// Records that were written over before they were consumed: those before the oldest sub-buffer that is there or is not
+    /// consumed, less those that were. Exact when nobody writes or consumes.
+    fn overwritten(&self, buffer: u32) -> Option<u64> {
+        let shape = self.shape();
+        let (opened, total) = self.opened(buffer)?;
+        let page = self.consumed(buffer)?;
+        // Relaxed: a sample for a report.
+        let consumed = page.consumed.load(Ordering::Relaxed) / shape.sub_buffer();
+        let first = consumed.max(opened.saturating_sub(shape.sub_buffers()));
+        let before = if first >= opened { total } else { self.descriptor(buffer, first)?.records_before.load(Ordering::Relaxed) };
+        let partly = CommitWord::load(&page.partly, Ordering::Relaxed);
+        let is_partly = first == consumed
+            && shape.start(partly.position()) == shape.position_of(first)
+            && shape.offset(partly.position()) != 0
+            && first < opened;
+        let partly = if is_partly { u64::from(partly.records()) } else { 0 };
+        Some((before + partly).saturating_sub(page.delivered.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the number of sub-buffers that were opened, and of records that were committed.
+    fn opened(&self, buffer: u32) -> Option<(u64, u64)> {
+        let shape = self.shape();
+        // Acquire: pairs with the commits of opens and closes.
+        let word = CommitWord::load(&self.control(buffer)?.commit, Ordering::Acquire);
+        let position = word.position();
+        // At a boundary the newest sub-buffer is closed, and its descriptor knows its records.
+        let is_closed = shape.offset(position) == 0;
+        let newest = self.descriptor(buffer, shape.index(position).wrapping_sub(u64::from(is_closed)))?;
+        let closed = if is_closed { newest.content.load(Ordering::Relaxed) >> 32 } else { 0 };
+        let records = newest.records_before.load(Ordering::Relaxed) + closed + u64::from(word.records());
+        Some((newest.sequence.load(Ordering::Relaxed), records))
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        Shape::new(self.layout.geometry.sub_buffer, self.layout.geometry.sub_buffers)
     }
 
     pub(super) fn fallback_losses(&self) -> Losses {
@@ -454,17 +483,8 @@ impl<'m> Memory<'m> {
 
     fn records(&self) -> u64 {
         let fallback = self.fallback().map_or(0, |(control, _)| control.last.load(Ordering::Relaxed));
-        (0..self.layout.geometry.buffers)
-            .filter_map(|buffer| {
-                let control = self.control(buffer)?;
-                let word = super::position::CommitWord::load(&control.commit, Ordering::Acquire);
-                let newest = self.newest(buffer, word)?;
-                // At a boundary the newest sub-buffer is closed, and its descriptor knows its records.
-                let is_closed = word.position().bits() & u64::from(self.layout.geometry.sub_buffer - 1) == 0;
-                let closed = if is_closed { newest.content.load(Ordering::Relaxed) >> 32 } else { 0 };
-                Some(newest.records_before.load(Ordering::Relaxed) + closed + u64::from(word.records()))
-            })
-            .fold(fallback, u64::wrapping_add)
+        let buffers = (0..self.layout.geometry.buffers).filter_map(|buffer| Some(self.opened(buffer)?.1));
+        buffers.fold(fallback, u64::wrapping_add)
     }
 
     /// Reads the superblock of `file`.

@@ -264,7 +264,7 @@ impl FallbackReader {
             let reserved = ring.control.commit.load(Ordering::Acquire) & !7;
             let consumed = ring.consumed.consumed.load(Ordering::Relaxed) & !7;
             reader.position = if consumed <= reserved { consumed } else { reserved };
-            reader.delivered = ring.consumed.partly.load(Ordering::Relaxed);
+            reader.delivered = ring.consumed.delivered.load(Ordering::Relaxed);
             reader.until = is_snapshot.then_some(reserved);
         }
         reader
@@ -365,7 +365,7 @@ impl FallbackReader {
     /// Lets writers have what was delivered.
     pub(super) fn consume(&self, memory: &Memory<'_>) {
         if let Some(ring) = Ring::of(memory) {
-            ring.consumed.partly.store(self.delivered, Ordering::Relaxed);
+            ring.consumed.delivered.store(self.delivered, Ordering::Relaxed);
             // Release: the copies come before. Pairs with the Acquire load in `append`.
             ring.consumed.consumed.store(self.position, Ordering::Release);
         }

@@ -67,13 +67,14 @@ pub(super) struct Control {
 pub(super) struct ConsumedPage {
     /// Everything before this position, not wrapped, has been consumed. In buffers, where a sub-buffer begins.
     pub(super) consumed: AtomicU64,
-    /// Commit word up to which the sub-buffer at `consumed` has been consumed, so that its records are not counted as
-    /// overwritten.
+    /// Commit word up to which the sub-buffer at `consumed` has been consumed. Not used in the fallback region.
     pub(super) partly: AtomicU64,
-    /// The same word, stored before, while `partly_ns` belongs to it: a reader that died between leaves them different.
+    /// The same word, stored before the two below: a reader that died between leaves them different.
     pub(super) partly_check: AtomicU64,
     /// Stamp of the last record before `partly`.
     pub(super) partly_ns: AtomicU64,
+    /// Records consumed so far.
+    pub(super) delivered: AtomicU64,
 }
 
 /// What is known of one sub-buffer. Written at open and close; valid for readers while the position says so.
@@ -89,11 +90,9 @@ pub(super) struct Descriptor {
     pub(super) content: AtomicU64,
     /// Events lost so far by all causes but overwriting. At open.
     pub(super) lost_at_open: AtomicU64,
-    /// Records overwritten so far. At open.
-    pub(super) overwritten: AtomicU64,
     /// Records of all sub-buffers before. At open.
     pub(super) records_before: AtomicU64,
-    pub(super) reserved: AtomicU64,
+    pub(super) reserved: [AtomicU64; 2],
     /// The counters so far. At close.
     pub(super) at_close: [AtomicU64; COUNTERS],
 }

@@ -13,7 +13,7 @@ use crate::sys::memory::Mapping;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use trace_registry::sync::{AtomicU64, Ordering, fence};
+use trace_registry::sync::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// What a reader is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +35,24 @@ pub struct Reader {
     shape: Shape,
     cursors: Vec<Cursor>,
     fallback: FallbackReader,
+    lease: Option<Arc<Lease>>,
+}
+
+/// The right to consume within this process; held by the reader and by packets that lie in the ring.
+#[derive(Debug)]
+struct Lease(Arc<AtomicBool>);
+
+impl Lease {
+    fn take(flag: &Arc<AtomicBool>) -> Option<Lease> {
+        // Acquire: pairs with the Release store in `drop`: what the last holder read comes before.
+        (!flag.swap(true, Ordering::Acquire)).then(|| Lease(Arc::clone(flag)))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// Where a reader is in one buffer.
@@ -50,6 +68,8 @@ struct Cursor {
     last_ns: u64,
     /// Losses at the end of the packet before.
     lost: u64,
+    /// Records that were delivered of this buffer, by predecessors too.
+    delivered: u64,
     /// Snapshots: the writer's state when the reader was made.
     until: Option<Committed>,
 }
@@ -85,6 +105,8 @@ pub struct Packet {
     content: Content,
     /// Commit word behind the content, for `consume`.
     word: CommitWord,
+    /// Records delivered of this buffer up to the end of the packet.
+    delivered: u64,
 }
 
 #[derive(Debug)]
@@ -94,6 +116,7 @@ enum Content {
         mapping: Arc<Mapping>,
         at: u64,
         len: usize,
+        _lease: Option<Arc<Lease>>,
     },
     Copied(Vec<u8>),
 }
@@ -117,7 +140,7 @@ impl Packet {
     /// They may lie in shared memory, which only the protocol protects: copy, or have the kernel copy, before you look twice.
     pub fn as_ptr(&self) -> *const u8 {
         match &self.content {
-            Content::Mapped { mapping, at, len } => {
+            Content::Mapped { mapping, at, len, .. } => {
                 mapping.range(*at, *len).map_or(core::ptr::null(), |p| p.as_ptr().cast_const())
             }
             Content::Copied(bytes) => bytes.as_ptr(),
@@ -142,7 +165,7 @@ impl Packet {
     /// Copies its records.
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.content {
-            Content::Mapped { mapping, at, len } => copy(mapping, *at, *len),
+            Content::Mapped { mapping, at, len, .. } => copy(mapping, *at, *len),
             Content::Copied(bytes) => bytes.clone(),
         }
     }
@@ -159,13 +182,14 @@ fn copy(mapping: &Mapping, at: u64, len: usize) -> Vec<u8> {
 }
 
 impl Core {
-    /// Returns a reader of this channel. `None`: it has a reader that consumes, and this one is to consume too.
+    /// Returns a reader of this channel. `None`: it has a reader that consumes (or a packet of one), and this one is to
+    /// consume too.
     pub fn reader(&self, purpose: Purpose) -> Option<Reader> {
-        // Relaxed: a flag that orders nothing.
-        if purpose == Purpose::Consume && self.is_consumed.swap(1, Ordering::Relaxed) != 0 {
-            return None;
-        }
-        Some(Reader::new(Arc::clone(self.mapping()), &self.memory(), purpose))
+        let lease = match purpose {
+            Purpose::Consume => Some(Lease::take(&self.is_consumed)?),
+            Purpose::Snapshot => None,
+        };
+        Some(Reader::new(Arc::clone(self.mapping()), &self.memory(), purpose, lease.map(Arc::new)))
     }
 }
 
@@ -194,16 +218,16 @@ impl Reader {
         }
         let mapping = Arc::new(mapping);
         let memory = Memory { mapping: &mapping, layout, settings, key };
-        Ok(Reader::new(Arc::clone(&mapping), &memory, purpose))
+        Ok(Reader::new(Arc::clone(&mapping), &memory, purpose, None))
     }
 
-    fn new(mapping: Arc<Mapping>, memory: &Memory<'_>, purpose: Purpose) -> Reader {
+    fn new(mapping: Arc<Mapping>, memory: &Memory<'_>, purpose: Purpose, lease: Option<Arc<Lease>>) -> Reader {
         let geometry = memory.layout.geometry;
         let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
         let cursors = (0..geometry.buffers).map(|b| Cursor::new(memory, b, shape, purpose)).collect();
         let fallback = FallbackReader::new(memory, purpose == Purpose::Snapshot);
         let (layout, settings, key) = (memory.layout, memory.settings, memory.key);
-        Reader { mapping, layout, settings, key, purpose, shape, cursors, fallback }
+        Reader { mapping, layout, settings, key, purpose, shape, cursors, fallback, lease }
     }
 
     fn memory(&self) -> Memory<'_> {
@@ -294,7 +318,7 @@ impl Reader {
             let descriptor = memory.descriptor(buffer, shape.index(start))?;
             let load = |word: &AtomicU64| word.load(Ordering::Relaxed); // behind the Acquire load of the commit word
             let begin_ns = if cursor.offset == 0 { load(&descriptor.begin_ns) } else { cursor.last_ns };
-            let overwritten = load(&descriptor.overwritten);
+            let before = load(&descriptor.records_before).wrapping_add(u64::from(cursor.records));
             let (to, total, end_ns, counters) = if is_closed {
                 let content = load(&descriptor.content);
                 let counters = losses::load(&descriptor.at_close);
@@ -320,7 +344,7 @@ impl Reader {
                 }
                 Content::Copied(bytes)
             } else {
-                Content::Mapped { mapping: Arc::clone(&self.mapping), at: ring_at + from, len }
+                Content::Mapped { mapping: Arc::clone(&self.mapping), at: ring_at + from, len, _lease: self.lease.clone() }
             };
             if !is_whole {
                 // Not a state that a writer makes: a foreign file that lies. Passed over, or nothing, so that readers end.
@@ -330,8 +354,11 @@ impl Reader {
                 cursor.skip_to(cursor.sequence + 1);
                 continue;
             }
+            // What was committed before and not delivered was overwritten.
+            let overwritten = if copies { before.saturating_sub(cursor.delivered) } else { 0 };
             let losses = Losses::from_counters(counters, overwritten);
             let records = total.saturating_sub(cursor.records);
+            cursor.delivered = cursor.delivered.wrapping_add(u64::from(records));
             let word = CommitWord::new(Position::new(start.bits() + to), total);
             let packet = Packet {
                 buffer,
@@ -345,6 +372,7 @@ impl Reader {
                 closes: is_closed,
                 content,
                 word,
+                delivered: cursor.delivered,
             };
             cursor.lost = losses.discarded();
             if is_closed {
@@ -369,6 +397,7 @@ impl Reader {
         // Release: a successor that finds both words equal finds the stamp that belongs to them; see `Cursor::new`.
         page.partly_check.store(packet.word.bits(), Ordering::Relaxed);
         page.partly_ns.store(packet.end_ns, Ordering::Release);
+        page.delivered.store(packet.delivered, Ordering::Release);
         page.partly.store(packet.word.bits(), Ordering::Release);
         if packet.closes {
             // Release: whatever read the bytes comes before. Pairs with the Acquire load in `append::open`.
@@ -409,7 +438,7 @@ fn committed(control: &Control) -> Option<Committed> {
 
 impl Cursor {
     fn new(memory: &Memory<'_>, buffer: u32, shape: Shape, purpose: Purpose) -> Cursor {
-        let mut cursor = Cursor { sequence: 0, offset: 0, records: 0, last_ns: 0, lost: u64::MAX, until: None };
+        let mut cursor = Cursor { sequence: 0, offset: 0, records: 0, last_ns: 0, lost: u64::MAX, delivered: 0, until: None };
         let (Some(control), Some(page)) = (memory.control(buffer), memory.consumed(buffer)) else { return cursor };
         let now = committed(control);
         if purpose == Purpose::Snapshot {
@@ -420,6 +449,7 @@ impl Cursor {
             }));
         }
         cursor.sequence = page.consumed.load(Ordering::Relaxed) / shape.sub_buffer();
+        cursor.delivered = page.delivered.load(Ordering::Relaxed);
         // Behind by more than a ring (or by the 44 bits, or not at all): begin with the oldest that is there.
         let word = cursor.until.or(now).map_or(CommitWord::load(&control.commit, Ordering::Acquire), |c| c.word);
         let present = shape.index(word.position().advance(shape.sub_buffer() - 1)).wrapping_sub(1);
