@@ -5,7 +5,7 @@ mod fallback;
 mod model;
 
 use crate::errors::Errors;
-use crate::support::Support;
+use crate::support::scope;
 use model::{Class, Shape};
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -33,7 +33,7 @@ fn derive(
     item: TokenStream,
     validate: fn(&Class, &mut Errors),
     expand: fn(&Class) -> TokenStream,
-    fallback: fn(&DeriveInput, &Support) -> TokenStream,
+    fallback: fn(&DeriveInput) -> TokenStream,
 ) -> TokenStream {
     let input = match syn::parse2::<DeriveInput>(item) {
         Ok(input) => input,
@@ -43,22 +43,18 @@ fn derive(
     let class = Class::of(&input, &mut errors);
     validate(&class, &mut errors);
     match errors.into_tokens() {
-        None => expand(&class),
+        None => scope(class.krate.as_ref(), &expand(&class)),
         Some(errors) => {
-            let stub = fallback(&input, &class.support);
+            let stub = scope(class.krate.as_ref(), &fallback(&input));
             quote!(#errors #stub)
         }
     }
 }
 
-/// The event of `#[tracepoint(record)]`, a struct `__RingtraceEvent` of the class `name`; or its errors.
-pub(crate) fn recorded(
-    name: &Ident,
-    fields: &[(&[Attribute], &Ident, &Type)],
-    support: &Support,
-) -> Result<TokenStream, TokenStream> {
+/// The event of `#[tracepoint(record)]`, for a scope of the expansion's own: a struct `__RingtraceEvent` of the class `name`; or its errors.
+pub(crate) fn recorded(name: &Ident, fields: &[(&[Attribute], &Ident, &Type)]) -> Result<TokenStream, TokenStream> {
     let mut errors = Errors::default();
-    let (item, class) = Class::recorded(name, fields, support, &mut errors);
+    let (item, class) = Class::recorded(name, fields, &mut errors);
     match errors.into_tokens() {
         None => {
             let event = expand::event(&class);

@@ -3,7 +3,7 @@
 use crate::errors::Errors;
 use crate::lifetimes;
 use crate::options::{Options, Word};
-use crate::support::{Support, collected, hidden, location};
+use crate::support::{collected, hidden, location, scope};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
@@ -50,11 +50,8 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
     };
     match (model, errors.into_tokens()) {
         (Some(probe), None) => {
-            let descriptor = probe.descriptor();
-            quote! {
-                #item
-                const _: () = { #descriptor };
-            }
+            let registered = scope(probe.krate.as_ref(), &probe.descriptor());
+            quote!(#item #registered)
         }
         // The fallback: the function as it is, attached to nothing; nothing at all where its name is taken.
         (Some(probe), errors) if !probe.shares_name() => quote!(#errors #[allow(dead_code)] #function),
@@ -68,7 +65,7 @@ struct Probe<'f> {
     tracepoint: Path,
     name: Option<LitStr>,
     level: Option<Ident>,
-    support: Support,
+    krate: Option<Path>,
 }
 
 impl<'f> Probe<'f> {
@@ -81,7 +78,7 @@ impl<'f> Probe<'f> {
             tracepoint: attribute.tracepoint,
             name: options.event_name(errors),
             level: options.level(errors),
-            support: Support::of(options.krate(errors)),
+            krate: options.krate(errors),
         };
         probe.validate(errors);
         probe
@@ -145,19 +142,16 @@ impl<'f> Probe<'f> {
         let arity_span = sig.paren_token.span.join();
         let mut values = Group::new(Delimiter::Parenthesis, quote!(#(#parameters),*));
         values.set_span(Span::call_site().located_at(arity_span));
-        descriptor(
-            &self.support,
-            &Descriptor {
-                tracepoint: self.tracepoint.to_token_stream(),
-                output,
-                name: self.name.as_ref(),
-                level: self.level.as_ref(),
-                location: location(&sig.ident, &self.support),
-                parameters: &parameters,
-                arity_span,
-                call: quote!(#name #values),
-            },
-        )
+        descriptor(&Descriptor {
+            tracepoint: self.tracepoint.to_token_stream(),
+            output,
+            name: self.name.as_ref(),
+            level: self.level.as_ref(),
+            location: location(&sig.ident),
+            parameters: &parameters,
+            arity_span,
+            call: quote!(#name #values),
+        })
     }
 }
 
@@ -193,32 +187,32 @@ pub(crate) struct Descriptor<'a> {
 }
 
 /// The static that registers a probe, and the function that its list holds.
-pub(crate) fn descriptor(support: &Support, probe: &Descriptor<'_>) -> TokenStream {
+pub(crate) fn descriptor(probe: &Descriptor<'_>) -> TokenStream {
     let Descriptor { tracepoint, output, name, location, parameters, call, .. } = probe;
-    let collected = collected(support, "PROBES");
+    let collected = collected("PROBES");
     let level = match probe.level {
         Some(level) => Ident::new(&level.to_string(), Span::call_site()),
         None => Ident::new("Info", Span::call_site()),
     };
     let name = match name {
-        Some(name) => quote!(::core::option::Option::Some(#support::Name::given(#name))),
+        Some(name) => quote!(::core::option::Option::Some(__rt::Name::given(#name))),
         None => quote!(::core::option::Option::None),
     };
     let number = parameters.len();
     let entry = Ident::new("entry", Span::mixed_site());
-    let itself = |span: Span| quote_spanned!(span=> <#tracepoint as #support::Tracepoint>::Itself);
+    let itself = |span: Span| quote_spanned!(span=> <#tracepoint as __rt::Tracepoint>::Itself);
     let at_parameters = Span::call_site().located_at(probe.arity_span);
     let (itself, itself_taking) = (itself(Span::call_site()), itself(at_parameters));
-    let takes = quote_spanned!(at_parameters=> <#itself_taking as #support::Takes<#number>>::ITSELF);
+    let takes = quote_spanned!(at_parameters=> <#itself_taking as __rt::Takes<#number>>::ITSELF);
     quote! {
         #collected
-        static __RINGTRACE_PROBE: #support::ProbeDescriptor = #support::ProbeDescriptor::of::<#itself, #output>(
+        static __RINGTRACE_PROBE: __rt::ProbeDescriptor = __rt::ProbeDescriptor::of::<#itself, #output>(
             #name,
-            #support::Level::#level,
+            __rt::Level::#level,
             #location,
             // A call whose argument is typed by the tracepoint: one error where they differ.
             || #takes.__probe(
-                |#entry: &#support::Entry, #(#parameters),*| #entry.run::<#output>(|| #call),
+                |#entry: &__rt::Entry, #(#parameters),*| #entry.run::<#output>(|| #call),
             ),
         );
     }

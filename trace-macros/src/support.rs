@@ -1,35 +1,36 @@
 //! What expansions name: the one crate with its hidden support module, linker sections, places and identifiers.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::Path;
 use syn::ext::IdentExt;
 
-/// The support module, by absolute path: `::ringtrace::__private`, or that of the crate that `crate = path` names.
-#[derive(Clone)]
-pub(crate) struct Support(Option<Path>);
-
-impl Support {
-    pub(crate) fn of(path: Option<Path>) -> Support {
-        Support(path)
+/// The support module: of the crate that `crate = path` names, or of `::ringtrace`.
+pub(crate) fn support(krate: Option<&Path>) -> TokenStream {
+    match krate {
+        Some(path) => quote!(#path::__private),
+        None => quote!(::ringtrace::__private),
     }
 }
 
-impl ToTokens for Support {
-    fn to_tokens(&self, tokens: &mut TokenStream) {
-        tokens.extend(match &self.0 {
-            Some(path) => quote!(#path::__private),
-            None => quote!(::ringtrace::__private),
-        });
+/// `items` in a scope of their own, where `__rt` is the support module: a short name, because the time that a macro takes
+/// goes by its tokens.
+pub(crate) fn scope(krate: Option<&Path>, items: &TokenStream) -> TokenStream {
+    let support = support(krate);
+    quote! {
+        const _: () = {
+            use #support as __rt;
+            #items
+        };
     }
 }
 
 /// Attributes of a static that the linker collects in `slice`, a slice of the support module.
-pub(crate) fn collected(support: &Support, slice: &str) -> TokenStream {
+pub(crate) fn collected(slice: &str) -> TokenStream {
     let slice = Ident::new(slice, Span::call_site());
     quote! {
-        #[#support::linkme::distributed_slice(#support::#slice)]
-        #[linkme(crate = #support::linkme)]
+        #[__rt::linkme::distributed_slice(__rt::#slice)]
+        #[linkme(crate = __rt::linkme)]
     }
 }
 
@@ -39,10 +40,10 @@ pub(crate) fn gate_section() -> TokenStream {
 }
 
 /// Where `ident` stands.
-pub(crate) fn location(ident: &Ident, support: &Support) -> TokenStream {
+pub(crate) fn location(ident: &Ident) -> TokenStream {
     // `line!` counts from the outermost macro call of its span, which is the attribute for a call-site span.
     let line = quote_spanned!(ident.span()=> ::core::line!());
-    quote!(#support::Location { file: ::core::file!(), line: #line })
+    quote!(__rt::Location { file: ::core::file!(), line: #line })
 }
 
 /// `ident` where lints do not see it as written by the user.

@@ -10,7 +10,7 @@ mod model;
 mod validate;
 
 use crate::errors::Errors;
-use crate::support::Support;
+use crate::support::support;
 use model::{Declaration, Tracepoint, Words};
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -22,11 +22,12 @@ pub(crate) fn declare(options: TokenStream, item: TokenStream) -> TokenStream {
         Err(error) => return error.to_compile_error(),
     };
     let (tracepoint, errors) = model(&declaration, options.clone());
-    let support = Support::of(tracepoint.words.krate.clone());
+    let krate = tracepoint.words.krate.as_ref();
     if let Some(errors) = errors.into_tokens() {
-        let stub = fallback::stub(&declaration, &support);
+        let stub = fallback::stub(&declaration, krate);
         return quote!(#errors #stub);
     }
+    let support = support(krate);
     let conditions = declaration.attrs.iter().filter(|a| a.path().is_ident("cfg"));
     let ident = &declaration.sig.ident;
     // This span is what an error in the wrong place shows.

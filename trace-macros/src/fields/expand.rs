@@ -1,38 +1,38 @@
 //! Expand: the impls of `Event` and `Field`.
 
 use super::model::{Class, Field, Format, Shape, Variant};
-use crate::support::{Support, location};
+use crate::support::location;
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{GenericArgument, GenericParam, Ident, Lifetime};
 
 pub(super) fn event(class: &Class) -> TokenStream {
-    let Class { ident, name, support, .. } = class;
+    let Class { ident, name, .. } = class;
     let Shape::Structure(fields) = &class.shape else { return TokenStream::new() };
     let (impl_generics, type_generics, clause) = class.generics.split_for_impl();
     let class_type = made_static(class);
-    let location = location(ident, support);
-    let (descriptors, sizes) = (descriptors(support, fields), sizes(support, fields));
-    let write = write(support, &payload(), fields, |field| {
+    let location = location(ident);
+    let (descriptors, sizes) = (descriptors(fields), sizes(fields));
+    let write = write(&payload(), fields, |field| {
         let member = &field.member;
         placed(quote!(&self.#member), field.ty.span())
     });
     let payload = payload();
-    let check = placed(quote!(#support::check_event(<#class_type as #support::Event>::SIZES)), ident.span());
+    let check = placed(quote!(__rt::check_event(<#class_type as __rt::Event>::SIZES)), ident.span());
     quote! {
         #[automatically_derived]
-        impl #impl_generics #support::Event for #ident #type_generics #clause {
+        impl #impl_generics __rt::Event for #ident #type_generics #clause {
             type Class = #class_type;
-            const DESCRIPTION: &'static #support::EventClass = &#support::EventClass {
+            const DESCRIPTION: &'static __rt::EventClass = &__rt::EventClass {
                 name: #name,
                 module_path: ::core::module_path!(),
                 location: #location,
                 fields: #descriptors,
             };
-            const SIZES: #support::Sizes = #sizes;
+            const SIZES: __rt::Sizes = #sizes;
             #[inline(always)]
-            fn write<'__payload>(&'__payload self, #payload: &mut #support::Payload<'__payload>) {
+            fn write<'__payload>(&'__payload self, #payload: &mut __rt::Payload<'__payload>) {
                 #write
             }
         }
@@ -41,22 +41,22 @@ pub(super) fn event(class: &Class) -> TokenStream {
 }
 
 pub(super) fn field(class: &Class) -> TokenStream {
-    let Class { ident, support, .. } = class;
+    let ident = &class.ident;
     let (impl_generics, type_generics, clause) = class.generics.split_for_impl();
     let payload = payload();
     let parts = match &class.shape {
-        Shape::Structure(fields) => structure(support, fields),
-        Shape::Enumeration { repr, variants } => enumeration(support, repr.as_ref(), variants),
-        Shape::Variant { options } => variant(support, options),
+        Shape::Structure(fields) => structure(fields),
+        Shape::Enumeration { repr, variants } => enumeration(repr.as_ref(), variants),
+        Shape::Variant { options } => variant(options),
     };
     let Parts { class, sizes, write } = parts;
     quote! {
         #[automatically_derived]
-        impl #impl_generics #support::Field for #ident #type_generics #clause {
-            const CLASS: #support::FieldClass = #class;
-            const SIZES: #support::Sizes = #sizes;
+        impl #impl_generics __rt::Field for #ident #type_generics #clause {
+            const CLASS: __rt::FieldClass = #class;
+            const SIZES: __rt::Sizes = #sizes;
             #[inline(always)]
-            fn write<'__payload>(&'__payload self, #payload: &mut #support::Payload<'__payload>) {
+            fn write<'__payload>(&'__payload self, #payload: &mut __rt::Payload<'__payload>) {
                 #write
             }
         }
@@ -69,19 +69,19 @@ struct Parts {
     write: TokenStream,
 }
 
-fn structure(support: &Support, fields: &[Field]) -> Parts {
-    let descriptors = descriptors(support, fields);
+fn structure(fields: &[Field]) -> Parts {
+    let descriptors = descriptors(fields);
     Parts {
-        class: quote!(#support::FieldClass::Structure { fields: #descriptors }),
-        sizes: sizes(support, fields),
-        write: write(support, &payload(), fields, |field| {
+        class: quote!(__rt::FieldClass::Structure { fields: #descriptors }),
+        sizes: sizes(fields),
+        write: write(&payload(), fields, |field| {
             let member = &field.member;
             placed(quote!(&self.#member), field.ty.span())
         }),
     }
 }
 
-fn enumeration(support: &Support, repr: Option<&Ident>, variants: &[Variant]) -> Parts {
+fn enumeration(repr: Option<&Ident>, variants: &[Variant]) -> Parts {
     let payload = payload();
     let repr = match repr {
         Some(repr) => {
@@ -94,23 +94,23 @@ fn enumeration(support: &Support, repr: Option<&Ident>, variants: &[Variant]) ->
     let names = variants.iter().map(|v| &v.name);
     Parts {
         class: quote! {
-            #support::enumeration(&[#(#support::Label { name: #names, value: Self::#idents as ::core::primitive::i128 }),*], #repr)
+            __rt::enumeration(&[#(__rt::Label { name: #names, value: Self::#idents as ::core::primitive::i128 }),*], #repr)
         },
-        sizes: quote!(#support::enumeration_sizes(<Self as #support::Field>::CLASS)),
+        sizes: quote!(__rt::enumeration_sizes(<Self as __rt::Field>::CLASS)),
         write: quote! {
             // Not every enum is `Copy`, and only a value can be cast.
             let value = match self { #(Self::#idents => Self::#idents as ::core::primitive::u64),* };
-            #support::write_enumeration(#payload, const { <Self as #support::Field>::SIZES }, value);
+            __rt::write_enumeration(#payload, const { <Self as __rt::Field>::SIZES }, value);
         },
     }
 }
 
-fn variant(support: &Support, options: &[Variant]) -> Parts {
+fn variant(options: &[Variant]) -> Parts {
     let payload = payload();
     let idents: Vec<_> = options.iter().map(|o| &o.ident).collect();
     let names = options.iter().map(|o| &o.name);
-    let descriptors = options.iter().map(|o| descriptors(support, &o.fields));
-    let sizes: Vec<_> = options.iter().map(|o| sizes(support, &o.fields)).collect();
+    let descriptors = options.iter().map(|o| descriptors(&o.fields));
+    let sizes: Vec<_> = options.iter().map(|o| sizes(&o.fields)).collect();
     let selectors = (0..options.len()).map(|i| i as u8);
     let bindings = |option: &Variant| -> Vec<Ident> {
         (0..option.fields.len()).map(|i| format_ident!("f{i}", span = Span::mixed_site())).collect()
@@ -122,25 +122,25 @@ fn variant(support: &Support, options: &[Variant]) -> Parts {
     });
     let writes = options.iter().map(|option| {
         let mut bindings = bindings(option).into_iter();
-        write(support, &payload, &option.fields, |_| bindings.next().to_token_stream())
+        write(&payload, &option.fields, |_| bindings.next().to_token_stream())
     });
     Parts {
         class: quote! {
-            #support::FieldClass::Variant { options: &[#(#support::VariantOption {
+            __rt::FieldClass::Variant { options: &[#(__rt::VariantOption {
                 name: #names,
-                class: #support::FieldClass::Structure { fields: #descriptors },
+                class: __rt::FieldClass::Structure { fields: #descriptors },
             }),*] }
         },
         sizes: {
             let (first, rest) = (&sizes[0], &sizes[1..]);
-            quote!(#support::Sizes::fixed(1).and((#first)#(.or(#rest))*))
+            quote!(__rt::Sizes::fixed(1).and((#first)#(.or(#rest))*))
         },
         write: quote! {
-            let all = <Self as #support::Field>::SIZES;
+            let all = <Self as __rt::Field>::SIZES;
             match self {
                 #(Self::#idents { #patterns } => {
-                    let this = const { #support::Sizes::fixed(1).and(#sizes) };
-                    if #support::select(#payload, #selectors, this, all) {
+                    let this = const { __rt::Sizes::fixed(1).and(#sizes) };
+                    if __rt::select(#payload, #selectors, this, all) {
                         #writes
                     }
                 })*
@@ -163,17 +163,17 @@ fn payload() -> Ident {
     Ident::new("payload", Span::mixed_site())
 }
 
-fn descriptors(support: &Support, fields: &[Field]) -> TokenStream {
+fn descriptors(fields: &[Field]) -> TokenStream {
     let descriptors = fields.iter().map(|field| {
-        let (name, class, sensitive) = (&field.name, class(support, field), field.sensitive);
+        let (name, class, sensitive) = (&field.name, class(field), field.sensitive);
         let unit = field.unit.as_ref().map_or_else(String::new, |unit| unit.value());
-        quote!(#support::FieldDescriptor { name: #name, class: #class, unit: #unit, sensitive: #sensitive })
+        quote!(__rt::FieldDescriptor { name: #name, class: #class, unit: #unit, sensitive: #sensitive })
     });
     quote!(&[#(#descriptors),*])
 }
 
-fn class(support: &Support, field: &Field) -> TokenStream {
-    let class = item(support, field, "CLASS");
+fn class(field: &Field) -> TokenStream {
+    let class = item(field, "CLASS");
     match field.format {
         Format::Hex => quote!(#class.hex()),
         _ => class,
@@ -181,23 +181,22 @@ fn class(support: &Support, field: &Field) -> TokenStream {
 }
 
 /// The sizes of `fields` together.
-fn sizes(support: &Support, fields: &[Field]) -> TokenStream {
-    let sizes = fields.iter().map(|field| field_sizes(support, field));
-    quote!(#support::Sizes::NONE #(.and(#sizes))*)
+fn sizes(fields: &[Field]) -> TokenStream {
+    let sizes = fields.iter().map(|field| field_sizes(field));
+    quote!(__rt::Sizes::NONE #(.and(#sizes))*)
 }
 
-fn field_sizes(support: &Support, field: &Field) -> TokenStream {
-    let sizes = item(support, field, "SIZES");
-    if field.sensitive { quote!(#support::sensitive_sizes(#sizes)) } else { sizes }
+fn field_sizes(field: &Field) -> TokenStream {
+    let sizes = item(field, "SIZES");
+    if field.sensitive { quote!(__rt::sensitive_sizes(#sizes)) } else { sizes }
 }
 
 /// Statements that write `fields`, each from the reference that `place` gives.
-fn write(support: &Support, payload: &Ident, fields: &[Field], mut place: impl FnMut(&Field) -> TokenStream) -> TokenStream {
+fn write(payload: &Ident, fields: &[Field], mut place: impl FnMut(&Field) -> TokenStream) -> TokenStream {
     let mut statements = TokenStream::new();
     for field in fields {
         let place = place(field);
         let write = item(
-            support,
             field,
             match field.format {
                 Format::Plain | Format::Hex => "write",
@@ -207,8 +206,8 @@ fn write(support: &Support, payload: &Ident, fields: &[Field], mut place: impl F
         );
         let write = quote_spanned!(field.ty.span()=> #write(#place, #payload));
         statements.extend(if field.sensitive {
-            let sizes = item(support, field, "SIZES");
-            quote!(#support::write_sensitive(#payload, #sizes, |#payload| #write);)
+            let sizes = item(field, "SIZES");
+            quote!(__rt::write_sensitive(#payload, #sizes, |#payload| #write);)
         } else {
             quote!(#write;)
         });
@@ -218,13 +217,13 @@ fn write(support: &Support, payload: &Ident, fields: &[Field], mut place: impl F
 
 /// `CLASS`, `SIZES` or the function that writes a field. All its tokens stand where the field's type does, so that a type
 /// that is no field is one error there, however often it is named.
-fn item(support: &Support, field: &Field, name: &str) -> TokenStream {
+fn item(field: &Field, name: &str) -> TokenStream {
     let ty = &field.ty;
     let at = Span::call_site().located_at(ty.span());
     let name = Ident::new(name, at);
     match field.format {
-        Format::Plain | Format::Hex => quote_spanned!(at=> <#ty as #support::Field>::#name),
-        Format::Debug | Format::Display => quote_spanned!(at=> #support::Formatted::#name),
+        Format::Plain | Format::Hex => quote_spanned!(at=> <#ty as __rt::Field>::#name),
+        Format::Debug | Format::Display => quote_spanned!(at=> __rt::Formatted::#name),
     }
 }
 

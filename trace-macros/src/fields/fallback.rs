@@ -1,31 +1,30 @@
 //! Fallback: impls without fields, so that uses of a broken type give no errors of their own.
 
-use crate::support::Support;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::DeriveInput;
 
-pub(super) fn event(input: &DeriveInput, support: &Support) -> TokenStream {
+pub(super) fn event(input: &DeriveInput) -> TokenStream {
     let ident = &input.ident;
     let (impl_generics, type_generics, clause) = input.generics.split_for_impl();
     quote! {
-        impl #impl_generics #support::Event for #ident #type_generics #clause {
-            type Class = #support::NoEvent;
-            const DESCRIPTION: &'static #support::EventClass = <#support::NoEvent as #support::Event>::DESCRIPTION;
-            const SIZES: #support::Sizes = #support::Sizes::NONE;
-            fn write<'__payload>(&'__payload self, _: &mut #support::Payload<'__payload>) {}
+        impl #impl_generics __rt::Event for #ident #type_generics #clause {
+            type Class = __rt::NoEvent;
+            const DESCRIPTION: &'static __rt::EventClass = <__rt::NoEvent as __rt::Event>::DESCRIPTION;
+            const SIZES: __rt::Sizes = __rt::Sizes::NONE;
+            fn write<'__payload>(&'__payload self, _: &mut __rt::Payload<'__payload>) {}
         }
     }
 }
 
-pub(super) fn field(input: &DeriveInput, support: &Support) -> TokenStream {
+pub(super) fn field(input: &DeriveInput) -> TokenStream {
     let ident = &input.ident;
     let (impl_generics, type_generics, clause) = input.generics.split_for_impl();
     quote! {
-        impl #impl_generics #support::Field for #ident #type_generics #clause {
-            const CLASS: #support::FieldClass = #support::FieldClass::Structure { fields: &[] };
-            const SIZES: #support::Sizes = #support::Sizes::NONE;
-            fn write<'__payload>(&'__payload self, _: &mut #support::Payload<'__payload>) {}
+        impl #impl_generics __rt::Field for #ident #type_generics #clause {
+            const CLASS: __rt::FieldClass = __rt::FieldClass::Structure { fields: &[] };
+            const SIZES: __rt::Sizes = __rt::Sizes::NONE;
+            fn write<'__payload>(&'__payload self, _: &mut __rt::Payload<'__payload>) {}
         }
     }
 }

@@ -3,12 +3,13 @@
 use crate::errors::Errors;
 use crate::lifetimes;
 use crate::options::{Options, Word};
-use crate::support::{Support, hidden, plain};
+use crate::support::{hidden, plain};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Data, DeriveInput, Fields, GenericParam, Generics, Ident, Index, LitStr, Member, Meta, Token, Type, parse_quote,
+    Attribute, Data, DeriveInput, Fields, GenericParam, Generics, Ident, Index, LitStr, Member, Meta, Path, Token, Type,
+    parse_quote,
 };
 
 /// A type whose fields are recorded.
@@ -18,7 +19,7 @@ pub(super) struct Class {
     pub(super) name: String,
     pub(super) generics: Generics,
     pub(super) shape: Shape,
-    pub(super) support: Support,
+    pub(super) krate: Option<Path>,
     keyword: TokenStream,
 }
 
@@ -70,7 +71,7 @@ impl Class {
                 errors.push(parameter, "a recorded type cannot be generic: a class has one list of fields");
             }
         }
-        let support = Support::of(words(&input.attrs, "#[field] of a type", &["crate"], errors).krate(errors));
+        let krate = words(&input.attrs, "#[field] of a type", &["crate"], errors).krate(errors);
         let (keyword, shape) = match &input.data {
             Data::Struct(data) => (data.struct_token.to_token_stream(), Shape::Structure(fields(&data.fields, errors))),
             Data::Enum(data) => {
@@ -95,14 +96,13 @@ impl Class {
             }
         };
         let (ident, generics) = (input.ident.clone(), input.generics.clone());
-        Class { name: plain(&ident), ident, generics, shape, support, keyword }
+        Class { name: plain(&ident), ident, generics, shape, krate, keyword }
     }
 
     /// The struct `__RingtraceEvent` and its model, with `arguments` as fields.
     pub(super) fn recorded(
         name: &Ident,
         arguments: &[(&[Attribute], &Ident, &Type)],
-        support: &Support,
         errors: &mut Errors,
     ) -> (TokenStream, Class) {
         let mut elided = Vec::new();
@@ -123,7 +123,7 @@ impl Class {
             name: plain(name),
             generics: parse_quote!(<#(#named,)* #(#elided),*>),
             shape: Shape::Structure(fields),
-            support: support.clone(),
+            krate: None,
             keyword: TokenStream::new(),
         };
         (item, class)

@@ -1,19 +1,18 @@
 //! Expand: the function, its type, its gate and descriptor, and the emitter.
 
 use super::model::Tracepoint;
-use crate::support::{Support, collected, gate_section, hidden, location, plain};
+use crate::support::{collected, gate_section, hidden, location, plain, scope};
 use crate::{fields, probe};
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::Ident;
 
 pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
-    let support = &Support::of(tracepoint.words.krate.clone());
     let (vis, ident) = (&tracepoint.vis, &tracepoint.sig.ident);
     let function = function(tracepoint);
-    let recorder = tracepoint.words.record.is_some().then(|| recorder(tracepoint, support));
-    let descriptor = descriptor(tracepoint, support);
-    let (collected, gate_section) = (collected(support, "TRACEPOINTS"), gate_section());
+    let recorder = tracepoint.words.record.is_some().then(|| recorder(tracepoint));
+    let descriptor = descriptor(tracepoint);
+    let (collected, gate_section) = (collected("TRACEPOINTS"), gate_section());
 
     let types: Vec<_> = tracepoint.arguments.iter().map(|a| &a.ty).collect();
     let lifetimes = &tracepoint.lifetimes;
@@ -25,6 +24,62 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
     let alias = hidden(ident);
     let type_name = type_name(ident);
 
+    let items = quote! {
+        #gate_section
+        static __RINGTRACE_GATE: __rt::Gate = __rt::Gate::new();
+
+        #collected
+        static __RINGTRACE_TRACEPOINT: __rt::TracepointDescriptor = #descriptor;
+
+        impl #type_name {
+            /// Returns whether a probe is attached.
+            #[inline(always)]
+            #[must_use]
+            #vis fn enabled() -> ::core::primitive::bool {
+                __RINGTRACE_GATE.is_on()
+            }
+
+            #[doc(hidden)]
+            #[cold]
+            #[inline(never)]
+            #vis fn __emit<#(#lifetimes),*>(#(#arguments: #types),*) {
+                #(let _ = __rt::argument::<#types>;)*
+                // The function counts as used where only `fire!` fires the tracepoint.
+                #[allow(deprecated)]
+                let _ = #alias;
+                __rt::emit(&__RINGTRACE_GATE, |#entry| {
+                    // SAFETY: TP-2: the list holds functions that `__probe` typed.
+                    let #function_pointer = unsafe { #entry.function_as::<fn(&__rt::Entry, #(#types),*)>() };
+                    if let ::core::option::Option::Some(#function_pointer) = #function_pointer {
+                        #function_pointer(#entry, #(#arguments),*);
+                    }
+                });
+            }
+
+            #[doc(hidden)]
+            #vis fn __probe(
+                self,
+                #function_pointer: for<#(#lifetimes),*> fn(&__rt::Entry, #(#types),*),
+            ) -> __rt::ErasedProbe {
+                #function_pointer as __rt::ErasedProbe
+            }
+        }
+
+        impl __rt::Tracepoint for #type_name {
+            type Itself = #type_name;
+            fn descriptor() -> &'static __rt::TracepointDescriptor {
+                &__RINGTRACE_TRACEPOINT
+            }
+        }
+
+        impl __rt::Takes<#number> for #type_name {
+            type Itself = #type_name;
+            const ITSELF: #type_name = #type_name::__Itself;
+        }
+
+        #recorder
+    };
+    let items = scope(tracepoint.words.krate.as_ref(), &items);
     quote! {
         #function
 
@@ -35,62 +90,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
         #[doc(hidden)]
         #(#deprecated)*
         #vis type #alias = #type_name;
-
-        const _: () = {
-            #gate_section
-            static __RINGTRACE_GATE: #support::Gate = #support::Gate::new();
-
-            #collected
-            static __RINGTRACE_TRACEPOINT: #support::TracepointDescriptor = #descriptor;
-
-            impl #type_name {
-                /// Returns whether a probe is attached.
-                #[inline(always)]
-                #[must_use]
-                #vis fn enabled() -> ::core::primitive::bool {
-                    __RINGTRACE_GATE.is_on()
-                }
-
-                #[doc(hidden)]
-                #[cold]
-                #[inline(never)]
-                #vis fn __emit<#(#lifetimes),*>(#(#arguments: #types),*) {
-                    #(let _ = #support::argument::<#types>;)*
-                    // The function counts as used where only `fire!` fires the tracepoint.
-                    #[allow(deprecated)]
-                    let _ = #alias;
-                    #support::emit(&__RINGTRACE_GATE, |#entry| {
-                        // SAFETY: TP-2: the list holds functions that `__probe` typed.
-                        let #function_pointer = unsafe { #entry.function_as::<fn(&#support::Entry, #(#types),*)>() };
-                        if let ::core::option::Option::Some(#function_pointer) = #function_pointer {
-                            #function_pointer(#entry, #(#arguments),*);
-                        }
-                    });
-                }
-
-                #[doc(hidden)]
-                #vis fn __probe(
-                    self,
-                    #function_pointer: for<#(#lifetimes),*> fn(&#support::Entry, #(#types),*),
-                ) -> #support::ErasedProbe {
-                    #function_pointer as #support::ErasedProbe
-                }
-            }
-
-            impl #support::Tracepoint for #type_name {
-                type Itself = #type_name;
-                fn descriptor() -> &'static #support::TracepointDescriptor {
-                    &__RINGTRACE_TRACEPOINT
-                }
-            }
-
-            impl #support::Takes<#number> for #type_name {
-                type Itself = #type_name;
-                const ITSELF: #type_name = #type_name::__Itself;
-            }
-        };
-
-        #recorder
+        #items
     }
 }
 
@@ -139,19 +139,19 @@ fn event_line(tracepoint: &Tracepoint) -> Option<TokenStream> {
     })
 }
 
-fn descriptor(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
+fn descriptor(tracepoint: &Tracepoint) -> TokenStream {
     let reentrant = tracepoint.words.reentrant;
     let name = match &tracepoint.words.name {
-        Some(name) => quote!(#support::Name::given(#name)),
+        Some(name) => quote!(__rt::Name::given(#name)),
         None => {
             let name = plain(&tracepoint.sig.ident);
-            quote!(#support::Name::derived(::core::module_path!(), #name))
+            quote!(__rt::Name::derived(::core::module_path!(), #name))
         }
     };
     let signature = spaced(&tracepoint.sig.to_token_stream().to_string());
-    let location = location(&tracepoint.sig.ident, support);
+    let location = location(&tracepoint.sig.ident);
     quote! {
-        #support::TracepointDescriptor {
+        __rt::TracepointDescriptor {
             name: #name,
             signature: #signature,
             location: #location,
@@ -161,35 +161,30 @@ fn descriptor(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
     }
 }
 
-/// The event and the probe of `#[tracepoint(record)]`.
-fn recorder(tracepoint: &Tracepoint, support: &Support) -> TokenStream {
+/// The event, and the probe, of `#[tracepoint(record)]`.
+fn recorder(tracepoint: &Tracepoint) -> TokenStream {
     let ident = &tracepoint.sig.ident;
     let fields: Vec<_> = tracepoint.arguments.iter().map(|a| (&a.attrs[..], &a.ident, &a.ty)).collect();
-    let event = match fields::recorded(&hidden(ident), &fields, support) {
+    let event = match fields::recorded(&hidden(ident), &fields) {
         Ok(event) => event,
         Err(errors) => return errors,
     };
     let names: Vec<_> = tracepoint.arguments.iter().map(|a| hidden(&a.ident)).collect();
     let values: Vec<_> = (0..names.len()).map(|i| format_ident!("a{i}", span = Span::mixed_site())).collect();
     let call = quote!(__RingtraceEvent { #(#names: #values),* });
-    let probe = probe::descriptor(
-        support,
-        &probe::Descriptor {
-            tracepoint: type_name(ident).into_token_stream(),
-            output: quote!(__RingtraceEvent),
-            name: None,
-            level: tracepoint.words.level.as_ref(),
-            location: location(ident, support),
-            parameters: &values,
-            arity_span: Span::call_site(),
-            call,
-        },
-    );
+    let probe = probe::descriptor(&probe::Descriptor {
+        tracepoint: type_name(ident).into_token_stream(),
+        output: quote!(__RingtraceEvent),
+        name: None,
+        level: tracepoint.words.level.as_ref(),
+        location: location(ident),
+        parameters: &values,
+        arity_span: Span::call_site(),
+        call,
+    });
     quote! {
-        const _: () = {
-            #event
-            #probe
-        };
+        #event
+        #probe
     }
 }
 

@@ -1,14 +1,14 @@
 //! Fallback: an inert stub of a broken declaration, so that what uses it gives no errors of its own.
 
 use super::model::Declaration;
-use crate::support::Support;
+use crate::support::scope;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::visit_mut::{self, VisitMut};
-use syn::{FnArg, ReturnType, Type, parse_quote};
+use syn::{FnArg, Path, ReturnType, Type, parse_quote};
 
 /// Returns a function, and a type where one can stand, that take what the declaration takes and do nothing.
-pub(super) fn stub(declaration: &Declaration, support: &Support) -> TokenStream {
+pub(super) fn stub(declaration: &Declaration, krate: Option<&Path>) -> TokenStream {
     let Declaration { attrs, vis, sig, .. } = declaration;
     let (ident, generics, output) = (&sig.ident, &sig.generics, returned(&sig.output));
     let clause = &generics.where_clause;
@@ -20,28 +20,32 @@ pub(super) fn stub(declaration: &Declaration, support: &Support) -> TokenStream 
             #vis #safety fn #ident #generics (#receiver, #(_: #types),*) #output #clause { loop {} }
         };
     }
-    quote! {
-        #(#attrs)* #[allow(dead_code)]
-        #vis #safety fn #ident #generics (#(_: #types),*) #output #clause { loop {} }
-        #[doc(hidden)]
-        #[allow(non_camel_case_types, dead_code)]
-        #vis enum #ident { #[doc(hidden)] __Itself }
+    let impls = quote! {
         #[allow(dead_code)]
         impl #ident {
             #vis fn enabled() -> bool { false }
             #[doc(hidden)]
             #vis fn __emit #generics (#(_: #types),*) #clause {}
             #[doc(hidden)]
-            #vis fn __probe<F>(self, _: F) -> #support::ErasedProbe { loop {} }
+            #vis fn __probe<F>(self, _: F) -> __rt::ErasedProbe { loop {} }
         }
-        impl #support::Tracepoint for #ident {
+        impl __rt::Tracepoint for #ident {
             type Itself = Self;
-            fn descriptor() -> &'static #support::TracepointDescriptor { loop {} }
+            fn descriptor() -> &'static __rt::TracepointDescriptor { loop {} }
         }
-        impl<const N: usize> #support::Takes<N> for #ident {
+        impl<const N: usize> __rt::Takes<N> for #ident {
             type Itself = Self;
             const ITSELF: Self = Self::__Itself;
         }
+    };
+    let impls = scope(krate, &impls);
+    quote! {
+        #(#attrs)* #[allow(dead_code)]
+        #vis #safety fn #ident #generics (#(_: #types),*) #output #clause { loop {} }
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, dead_code)]
+        #vis enum #ident { __Itself }
+        #impls
     }
 }
 
