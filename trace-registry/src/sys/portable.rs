@@ -9,6 +9,11 @@ pub fn init() -> bool {
     false
 }
 
+/// Returns false: there is nothing to register.
+pub fn register_thread() -> bool {
+    false
+}
+
 /// Returns this thread's block, or `None` where no standard library gives thread-local storage.
 #[inline(always)]
 pub fn thread() -> Option<&'static ThreadBlock> {
