@@ -21,7 +21,9 @@ pub(crate) fn run() -> Result<Tally> {
             .check()?;
     }
     // The command has the facade's name, and documentation of one would overwrite the other's.
-    tally += cargo(["doc", "--no-deps", "--workspace", "--exclude", "trace-cli", "--exclude", "xtask", "--exclude", "ui-tests"])
+    // Private items too: module docs are the design documents.
+    tally += cargo(["doc", "--no-deps", "--document-private-items", "--workspace"])
+        .args(["trace-cli", "xtask", "ui-tests"].iter().flat_map(|p| ["--exclude", p]))
         .env("RUSTDOCFLAGS", "-D warnings")
         .check()?;
     tally += oldest_rust()?;

@@ -2,7 +2,7 @@
 //!
 //! The crates below `tests/golden` call one tracepoint in one function, `golden_site`. Its machine code is compared with
 //! `tests/golden/*.s`, after addresses are replaced by names ([`listing`]), and the stack that its emitter takes is added up
-//! ([`stack`]).
+//! and measured ([`stack`]).
 
 mod listing;
 mod stack;
@@ -40,7 +40,7 @@ const CASES: [Case; 4] = [
 /// The functions that are compared: a tracepoint called as a function, and one fired with arguments that cost something.
 const SITES: [&str; 2] = ["golden_call", "golden_fire"];
 
-/// Most bytes of stack from the emitter on: it may run on a signal handler's.
+/// Most bytes of stack that an event takes: it may happen on a signal handler's.
 const MOST_STACK: u64 = 1024;
 
 pub(crate) fn run(bless: bool) -> Result<Tally> {
@@ -61,6 +61,9 @@ pub(crate) fn run(bless: bool) -> Result<Tally> {
         tally += compare(case.name, &code, bless)?;
         if case.flags.is_empty() {
             tally += stack::check(&artifact, MOST_STACK)?;
+            if case.package == "golden-executable" {
+                tally += stack::measure(&artifact, MOST_STACK)?;
+            }
         }
     }
     Ok(tally)

@@ -1,7 +1,60 @@
+//! Records on the stack of a signal handler, and says how much of it the deepest event took.
+
 #[path = "../../site.rs"]
 mod site;
 
-fn main() {
-    let id = std::env::args().count() as u64;
-    println!("{}", site::golden_call(id) + site::golden_fire(id));
+use std::error::Error;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const STACK: usize = 256 << 10;
+const PATTERN: u8 = 0xA5;
+/// Enough to fill sub-buffers, so that changing them is among what is measured.
+const EVENTS: u64 = 50_000;
+
+/// What the handler fires: 0, nothing.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn handler(_signal: libc::c_int) {
+    let id = NEXT.load(Ordering::Relaxed);
+    if id > 0 {
+        std::hint::black_box(site::golden_call(id));
+        std::hint::black_box(site::golden_fire(id));
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let stack = vec![PATTERN; STACK].leak().as_mut_ptr();
+    // SAFETY: the stack lasts for ever; the handler is async-signal-safe, which is what ringtrace promises.
+    unsafe {
+        let alternate = libc::stack_t { ss_sp: stack.cast(), ss_flags: 0, ss_size: STACK };
+        assert_eq!(libc::sigaltstack(&alternate, ptr::null_mut()), 0);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_ONSTACK;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
+    }
+    let session = ringtrace::Session::builder("golden").enable("*").memory(1 << 20).overwrite().start()?;
+    raise(0);
+    let bare = used(stack);
+    for id in 1..=EVENTS {
+        raise(id);
+    }
+    let deepest = used(stack);
+    session.stop()?;
+    println!("stack of an event: {} bytes", deepest - bare);
+    Ok(())
+}
+
+fn raise(id: u64) {
+    NEXT.store(id, Ordering::Relaxed);
+    // SAFETY: the signal has a handler.
+    unsafe { libc::raise(libc::SIGUSR1) };
+}
+
+/// Bytes from the top down to the lowest that was written.
+fn used(stack: *const u8) -> usize {
+    // SAFETY: `STACK` bytes, and no handler runs now.
+    let untouched = (0..STACK).take_while(|i| unsafe { stack.add(*i).read_volatile() } == PATTERN).count();
+    STACK - untouched
 }
