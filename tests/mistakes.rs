@@ -126,7 +126,8 @@ fn a_full_disk_ends_the_recording_and_keeps_what_is_whole() {
     if common::is_child(name) {
         // A limit on the size of files does what a full disk does: write(2) is short, then fails.
         let path = std::env::var_os("RINGTRACE_TEST_PATH").expect("a path");
-        let session = Session::builder("full").enable("mistakes:request").memory(8 << 20).output(path).start().expect("a session");
+        let session = Session::builder("full").enable("mistakes:request").memory(8 << 20).sub_buffer(16 << 10).output(path).start();
+        let session = session.expect("a session");
         limit_file_size(200_000); // only now: the rings are a file too
         for id in 0..200_000 {
             request(id, "a path that takes some room in the file");

@@ -18,7 +18,13 @@ fn interrupted(round: u64);
 fn ended(thread: u64);
 
 #[tracepoint(record)]
+fn sturdy(round: u64);
+
+#[tracepoint(record)]
 fn in_process(pid: u32);
+
+#[tracepoint(record)]
+fn with_context(value: u32);
 
 #[tracepoint]
 fn fragile(round: u64);
@@ -165,7 +171,7 @@ fn record_fragile(round: u64) -> Fragile {
 fn with_a_probe_that_panics() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("trace");
-    let session = session("panics", "places:fragile; places:ended", &path);
+    let session = session("panics", "places:fragile; places:sturdy", &path);
     for round in 0..10 {
         fragile(round); // does not unwind into this test
     }
@@ -176,7 +182,7 @@ fn with_a_probe_that_panics() {
     }
     assert!(!fragile::enabled(), "the probe is still attached");
     assert!(session.warnings().iter().any(|w| w.contains("places:fragile") && w.contains("panicked")), "{:?}", session.warnings());
-    ended(7); // other probes go on
+    sturdy(7); // other probes go on
     let statistics = session.stop().expect("it stops");
     assert_eq!((statistics.events, statistics.lost.panicked, statistics.lost.total()), (4, 1, 1));
     let contents = common::read_by_both(&path);
@@ -213,16 +219,16 @@ fn context_fields_say_where() {
     let path = directory.path().join("trace");
     let context = Context::VPID | Context::VTID | Context::CPU | Context::THREAD_NAME;
     let session =
-        Session::builder("contexts").enable("places:in_process").context(context).output(&path).start().expect("a session");
+        Session::builder("contexts").enable("places:with_context").context(context).output(&path).start().expect("a session");
     let named = std::thread::Builder::new().name("a named thread".to_owned());
     let thread = named.spawn(|| {
-        in_process(9);
+        with_context(9);
         std::thread::sleep(Duration::from_millis(300)); // long enough to be found among the threads
     });
     thread.expect("it starts").join().expect("it ends");
     session.stop().expect("it stops");
     let contents = common::read_by_both(&path);
-    let line = contents.lines.iter().find(|l| l.contains("in_process")).expect("the event");
+    let line = contents.lines.iter().find(|l| l.contains("with_context")).expect("the event");
     assert!(line.contains(&format!("vpid = {}", std::process::id())) && line.contains("vtid = ") && line.contains("cpu = "), "{line}");
     let names = contents.values("ringtrace:thread_name", "name");
     assert!(names.iter().any(|n| n == "a named thread"), "{names:?}");

@@ -50,6 +50,7 @@ fn record_moved(round: u64) -> Moved {
 
 #[test]
 fn toggling_under_load_loses_nothing_and_ends() {
+    let _alone = common::alone();
     let directory = tempfile::tempdir().expect("a directory");
     let session = |name: &str| {
         let builder = Session::builder(name).memory(4 << 20).overwrite().output(directory.path().join(name));
@@ -59,6 +60,7 @@ fn toggling_under_load_loses_nothing_and_ends() {
     let stop = AtomicBool::new(false);
     let (fired, busy) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _stop = common::SetOnDrop(&stop);
         for thread in 0..3_u64 {
             let (stop, fired) = (&stop, &fired);
             scope.spawn(move || {
@@ -102,7 +104,6 @@ fn toggling_under_load_loses_nothing_and_ends() {
         assert!(first::enabled() && !second::enabled());
         a.disable("toggle:first").expect("it is disabled");
         assert!(!first::enabled());
-        stop.store(true, Ordering::Relaxed);
     });
     assert!(fired.load(Ordering::Relaxed) > 0);
     // Stopping waits for a grace period, so every one of them ends.
@@ -117,10 +118,12 @@ fn toggling_under_load_loses_nothing_and_ends() {
 
 #[test]
 fn a_session_may_go_while_its_events_fire() {
+    let _alone = common::alone();
     let directory = tempfile::tempdir().expect("a directory");
     let stop = AtomicBool::new(false);
     let rounds = toggles() / 100;
     std::thread::scope(|scope| {
+        let _stop = common::SetOnDrop(&stop);
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut round = 0;
@@ -137,12 +140,13 @@ fn a_session_may_go_while_its_events_fire() {
             let path = directory.path().join(round.to_string());
             let session = Session::builder("short").enable("toggle:*").memory(256 << 10).sub_buffer(4096).output(&path).start();
             let session = session.expect("a session");
-            lost += session.statistics().lost.full;
+            std::thread::sleep(Duration::from_micros(500));
+            lost += session.stop().expect("it stops").lost.full;
             drop(session);
             std::fs::remove_dir_all(&path).expect("the trace is removed");
         }
         println!("{rounds} sessions, {lost} firings found the ring full");
-        stop.store(true, Ordering::Relaxed);
+        assert!(lost > 0, "the rings were never full");
     });
     assert!(!second::enabled() && !moving::enabled());
 }

@@ -1,5 +1,5 @@
 //! What the tests of this directory share: reading a trace with both readers, and comparing them.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -105,4 +105,19 @@ pub fn child(name: &str) -> Command {
 /// Whether this process is such a child.
 pub fn is_child(name: &str) -> bool {
     std::env::var_os("RINGTRACE_TEST_CHILD").is_some_and(|v| v == name)
+}
+
+/// Keeps other tests of the same binary out: they fire the same tracepoints, and count.
+pub fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Sets a flag when it goes, also when a test fails: threads that wait for the flag end then.
+pub struct SetOnDrop<'a>(pub &'a std::sync::atomic::AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
 }

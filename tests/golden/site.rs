@@ -25,3 +25,16 @@ pub fn golden_fire(id: u64) -> u64 {
     ringtrace::fire!(request(costly(id), "/index"));
     id + 2
 }
+
+/// More fields than the small form of a payload holds.
+#[ringtrace::tracepoint(record)]
+#[allow(clippy::too_many_arguments, reason = "that is the point")]
+fn large(a: &str, b: &str, c: &str, d: &str, e: &str, f: &str, g: &[u64], h: u64);
+
+/// The most that a record stages.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub fn golden_large(id: u64) -> u64 {
+    large("a", "b", "c", "d", "e", "f", &[id], id);
+    id + 3
+}

@@ -164,6 +164,10 @@ impl Delivery {
     }
 
     fn tell(&mut self, packet: &Packet<'_>) -> Result<()> {
+        // A packet behind the one that ended the stream, when recording began again, may continue a sub-buffer whose last
+        // record came before that end. Its own first record came later, so the later begin completes its short stamps too.
+        let ended_ns = self.told.get(&packet.stream).map_or(0, |t| t.end_ns);
+        let packet = &Packet { begin_ns: packet.begin_ns.max(ended_ns), end_ns: packet.end_ns.max(ended_ns), ..*packet };
         self.sink.deliver(packet)?;
         self.bytes += packet.content.len() as u64;
         self.told.insert(packet.stream, Told { discarded: packet.discarded, end_ns: packet.end_ns });
@@ -208,9 +212,6 @@ impl Delivery {
             if discarded == 0 && told.is_none() {
                 continue;
             }
-            // Neither goes back: a loss that was told stays told, and the clock that ends a stream is not the one of its records.
-            let discarded = discarded.max(told.map_or(0, |t| t.discarded));
-            let now_ns = now_ns.max(told.map_or(0, |t| t.end_ns));
             self.tell(&Packet { stream, cpu, begin_ns: now_ns, end_ns: now_ns, discarded, content: &[] })?;
         }
         Ok(())

@@ -4,16 +4,24 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Threads are looked for so often; those that are known are looked at again every [`RENAMED`].
+/// Threads are looked for so often; those that are known are looked at again every [`RENAMED`], and new ones the next
+/// [`LOOKS`] times: most threads are named when they have just begun.
 const SOUGHT: Duration = Duration::from_millis(100);
 const RENAMED: Duration = Duration::from_secs(1);
+const LOOKS: u8 = 3;
 
 /// What is known of the threads.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNames {
-    known: HashMap<u32, String>,
+    known: HashMap<u32, Known>,
     sought: Option<Instant>,
     renamed: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    name: String,
+    looks: u8,
 }
 
 impl ThreadNames {
@@ -32,13 +40,15 @@ impl ThreadNames {
         // proc_pid_task(5). Where /proc is missing, threads have no names.
         for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
             let Some(tid) = task.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
-            if !all && self.known.contains_key(&tid) {
+            let known = self.known.entry(tid).or_default();
+            if !all && known.looks >= LOOKS {
                 continue;
             }
             let Ok(name) = fs::read_to_string(task.path().join("comm")) else { continue };
+            known.looks = known.looks.saturating_add(1);
             let name = name.trim_end_matches('\n');
-            if self.known.get(&tid).map(String::as_str) != Some(name) {
-                self.known.insert(tid, name.to_owned());
+            if known.name != name {
+                name.clone_into(&mut known.name);
                 news.push((tid, name.to_owned()));
             }
         }

@@ -58,10 +58,10 @@ impl<T: Field, const N: usize> Field for [T; N] {
 
 const COUNT: usize = 2;
 
-/// What a slice takes before its elements. One element is staged at a time, so the staging buffer keeps room for a few.
-const fn slice_sizes(element: Sizes) -> Sizes {
-    let staged = if element.staged > 64 { element.staged } else { 64 };
-    Sizes { staged: COUNT + staged, pieces: 2, least: COUNT, fixed: false }
+/// What a slice takes before its elements. Elements that are no plain numbers are staged, so there is room for a few.
+const fn slice_sizes(element: Sizes, plain: bool) -> Sizes {
+    let few = if element.staged > 64 { element.staged } else { 64 };
+    Sizes { staged: if plain { COUNT } else { COUNT + few }, pieces: 2, least: COUNT, fixed: false }
 }
 
 /// A slice is written element by element: as many as find room, the rest is cut.
@@ -83,7 +83,7 @@ fn write_elements<'p, T: Field>(elements: &'p [T], payload: &mut Payload<'p>) {
 
 impl<T: Field> Field for [T] {
     const CLASS: FieldClass = FieldClass::Sequence { element: &T::CLASS, length_bits: 16 };
-    const SIZES: Sizes = slice_sizes(T::SIZES);
+    const SIZES: Sizes = slice_sizes(T::SIZES, T::PLAIN);
     #[inline(always)]
     fn write<'p>(&'p self, payload: &mut Payload<'p>) {
         match T::as_bytes(self) {

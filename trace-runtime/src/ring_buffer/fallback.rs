@@ -411,14 +411,15 @@ mod tests {
         #[test]
         fn words_are_assembled_from_any_pieces(cuts in prop::collection::vec(0_usize..40, 0..12)) {
             let words: Vec<AtomicU64> = (0..256).map(|_| AtomicU64::new(0)).collect();
-            let control: Control = unsafe { core::mem::zeroed() };
-            let consumed: ConsumedPage = unsafe { core::mem::zeroed() };
+            // SAFETY: both consist of atomic words only.
+            let (control, consumed): (Control, ConsumedPage) = unsafe { core::mem::zeroed() };
             let ring = Ring { control: &control, consumed: &consumed, words: &words };
             let bytes: Vec<u8> = (0..cuts.iter().sum::<usize>()).map(|i| i as u8 ^ 0x5a).collect();
             let mut writer = WordWriter { ring, position: 0, checksum: Checksum::new(0, 0), pending: 0, filled: 0 };
             let mut at = 0;
             for len in &cuts {
                 let piece = Piece { start: bytes[at..].as_ptr(), len: *len };
+                // SAFETY: the piece names `bytes`.
                 unsafe { writer.piece(&piece) };
                 at += len;
             }
@@ -429,5 +430,103 @@ mod tests {
             let stored: Vec<u8> = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
             prop_assert_eq!(&stored[..bytes.len()], &bytes[..]);
         }
+    }
+
+    struct Fallen<const OVERWRITE: bool>;
+    impl<const OVERWRITE: bool> Config for Fallen<OVERWRITE> {
+        const MODE: Mode = if OVERWRITE { Mode::Overwrite } else { Mode::Discard };
+        const CLOCK: ClockKind = ClockKind::Os;
+        const HEADER: super::super::HeaderKind = super::super::HeaderKind::Large;
+        const PLACEMENT: super::super::Placement = super::super::Placement::Cpu;
+    }
+
+    const SIZE: u32 = 4096;
+
+    fn channel<const OVERWRITE: bool>() -> (super::super::Channel<Fallen<OVERWRITE>>, super::super::Reader) {
+        let geometry = super::super::Geometry { buffers: 0, sub_buffer: 4096, sub_buffers: 2, fallback: SIZE };
+        let channel = super::super::Channel::in_memory(geometry).expect("a channel");
+        let reader = channel.reader(super::super::Purpose::Consume).expect("the first reader");
+        (channel, reader)
+    }
+
+    /// What a writer leaves that dies between its reservation and its commit.
+    fn reserve<const OVERWRITE: bool>(channel: &super::super::Channel<Fallen<OVERWRITE>>, len: u64) -> u64 {
+        let memory = channel.core().memory();
+        let ring = Ring::of(&memory).expect("a fallback region");
+        ring.control.last.fetch_add(1, Ordering::Relaxed);
+        ring.control.commit.fetch_add(len, Ordering::Relaxed)
+    }
+
+    fn ids(reader: &mut super::super::Reader, is_final: bool) -> Vec<u32> {
+        std::iter::from_fn(|| reader.next_fallback(is_final).map(|r| r.id)).collect()
+    }
+
+    #[test]
+    fn a_hole_is_waited_for_then_skipped_and_counted() {
+        let (channel, mut reader) = channel::<false>();
+        assert_eq!(channel.record(1, &[b"before"]), Outcome::Recorded);
+        reserve(&channel, 48);
+        reserve(&channel, 64);
+        assert_eq!(channel.record(2, &[b"behind"]), Outcome::Recorded);
+        assert_eq!(ids(&mut reader, false), [1]);
+        let start = Instant::now();
+        while reader.next_fallback(false).is_none() {
+            std::thread::yield_now();
+        }
+        assert!(start.elapsed() >= PATIENCE);
+        assert_eq!(reader.fallback_losses().uncommitted, 2);
+        // Nothing behind a hole: what was reserved when it was seen is passed over, so that it does not hold the ring for ever.
+        reserve(&channel, 48);
+        while reader.fallback_losses().uncommitted < 3 || reader.next_fallback(false).is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!(channel.record(3, &[]), Outcome::Recorded);
+        assert_eq!(ids(&mut reader, false), [3]);
+    }
+
+    #[test]
+    fn a_final_reader_does_not_wait() {
+        let (channel, mut reader) = channel::<false>();
+        reserve(&channel, 48);
+        assert_eq!(channel.record(1, &[]), Outcome::Recorded);
+        reserve(&channel, 48);
+        assert_eq!(ids(&mut reader, true), [1]);
+        assert_eq!((reader.fallback_losses().uncommitted, reader.fallback_losses().total()), (2, 2));
+    }
+
+    #[test]
+    fn a_writer_that_was_overtaken_by_a_lap_is_noticed() {
+        let (channel, mut reader) = channel::<true>();
+        let memory = channel.core().memory();
+        let ring = Ring::of(&memory).expect("a fallback region");
+        let sleeper = reserve(&channel, 64);
+        for id in 0..1000 {
+            assert_eq!(channel.record(id, &[&[7; 24]]), Outcome::Recorded);
+        }
+        // It wakes and writes its record, stamp, payload and mark, over whatever is there now.
+        for k in 1..8 {
+            ring.word(sleeper + k * 8).store(0x5555, Ordering::Relaxed);
+        }
+        ring.word(sleeper).store(mark(sleeper, 64, memory.key), Ordering::Release);
+        let read = ids(&mut reader, true);
+        assert_eq!(read.last(), Some(&999));
+        assert!(read.windows(2).all(|w| w[0] < w[1]));
+        let losses = reader.fallback_losses();
+        assert!(losses.uncommitted >= 1, "{losses}");
+        assert_eq!(read.len() as u64 + losses.total(), 1001);
+    }
+
+    #[test]
+    fn a_full_region_discards_and_the_counts_add_up() {
+        let (channel, mut reader) = channel::<false>();
+        let outcomes: Vec<Outcome> = (0..1000).map(|id| channel.record(id, &[&[7; 30]])).collect();
+        let recorded = outcomes.iter().filter(|o| **o == Outcome::Recorded).count();
+        assert_eq!(recorded, SIZE as usize / 64);
+        assert_eq!(channel.record(1, &[&[0; 1000]]), Outcome::TooLarge);
+        assert_eq!(ids(&mut reader, false).len(), recorded);
+        reader.consume_fallback();
+        let losses = reader.fallback_losses();
+        assert_eq!((losses.full, losses.too_large, losses.total()), (1000 - recorded as u64, 1, 1001 - recorded as u64));
+        assert_eq!(channel.record(5, &[]), Outcome::Recorded);
     }
 }

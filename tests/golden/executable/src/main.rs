@@ -1,11 +1,11 @@
-//! Records on the stack of a signal handler, and says how much of it the deepest event took.
+//! Records on the stack of a signal handler, and says how much of it the deepest events took.
 
 #[path = "../../site.rs"]
 mod site;
 
 use std::error::Error;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const STACK: usize = 256 << 10;
 const PATTERN: u8 = 0xA5;
@@ -15,11 +15,15 @@ const EVENTS: u64 = 50_000;
 /// What the handler fires: 0, nothing.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
+/// Whether it fires the large event.
+static LARGE: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn handler(_signal: libc::c_int) {
     let id = NEXT.load(Ordering::Relaxed);
-    if id > 0 {
-        std::hint::black_box(site::golden_call(id));
-        std::hint::black_box(site::golden_fire(id));
+    match (id, LARGE.load(Ordering::Relaxed)) {
+        (0, _) => {}
+        (_, false) => _ = std::hint::black_box(site::golden_call(id) + site::golden_fire(id)),
+        (_, true) => _ = std::hint::black_box(site::golden_large(id)),
     }
 }
 
@@ -37,12 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let session = ringtrace::Session::builder("golden").enable("*").memory(1 << 20).overwrite().start()?;
     raise(0);
     let bare = used(stack);
-    for id in 1..=EVENTS {
-        raise(id);
+    for large in [false, true] {
+        LARGE.store(large, Ordering::Relaxed);
+        (1..=EVENTS).for_each(raise);
+        println!("stack of a {} event: {} bytes", if large { "large" } else { "small" }, used(stack) - bare);
     }
-    let deepest = used(stack);
     session.stop()?;
-    println!("stack of an event: {} bytes", deepest - bare);
     Ok(())
 }
 
