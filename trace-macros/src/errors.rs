@@ -38,7 +38,12 @@ impl Errors {
 
 /// `; did you mean …?` for the one of `known` that `word` looks like.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
-    let nearest = known.iter().map(|k| (distance(&word.to_lowercase(), &k.to_lowercase()), *k)).min();
+    let word = word.to_lowercase();
+    let far = |known: &str| match known.to_lowercase() {
+        known if word.len() > 2 && (known.starts_with(&word) || word.starts_with(&known)) => 1,
+        known => distance(&word, &known),
+    };
+    let nearest = known.iter().map(|k| (far(k), *k)).min();
     match nearest {
         Some((distance, near)) if distance <= 1 + word.len() / 4 => format!("; did you mean `{near}`?"),
         _ => String::new(),
@@ -77,7 +82,9 @@ mod tests {
     #[test]
     fn near_words_are_suggested_and_far_ones_are_not() {
         assert_eq!(did_you_mean("lvel", &["name", "level"]), "; did you mean `level`?");
-        assert_eq!(did_you_mean("warn", &["Err", "Warning"]), "");
+        assert_eq!(did_you_mean("warn", &["Err", "Warning"]), "; did you mean `Warning`?");
+        assert_eq!(did_you_mean("Error", &["Err", "Warning"]), "; did you mean `Err`?");
+        assert_eq!(did_you_mean("verbose", &["Err", "Warning"]), "");
         assert_eq!(did_you_mean("debug", &["Debug", "DebugLine"]), "; did you mean `Debug`?");
         assert_eq!(list(&["a", "b", "c"]), "`a`, `b` and `c`");
     }

@@ -51,15 +51,22 @@ fn derive(
     }
 }
 
-/// The event of `#[tracepoint(record)]`, for a scope of the expansion's own: a struct `__RingtraceEvent` of the class `name`; or its errors.
-pub(crate) fn recorded(name: &Ident, fields: &[(&[Attribute], &Ident, &Type)]) -> Result<TokenStream, TokenStream> {
-    let mut errors = Errors::default();
-    let (item, class) = Class::recorded(name, fields, &mut errors);
-    match errors.into_tokens() {
-        None => {
-            let event = expand::event(&class);
-            Ok(quote!(#item #event))
-        }
-        Some(errors) => Err(errors),
+/// The event of `#[tracepoint(record)]`.
+pub(crate) struct Recorded {
+    item: TokenStream,
+    class: Class,
+}
+
+impl Recorded {
+    /// The model of an event of the class `name` with `arguments` as fields; notes what is wrong with them.
+    pub(crate) fn model(name: &Ident, arguments: &[(Vec<Attribute>, Ident, Type)], errors: &mut Errors) -> Recorded {
+        let (item, class) = Class::recorded(name, arguments, errors);
+        Recorded { item, class }
+    }
+
+    /// A struct `__RingtraceEvent`, for a scope of the expansion's own.
+    pub(crate) fn expand(&self) -> TokenStream {
+        let (item, event) = (&self.item, expand::event(&self.class));
+        quote!(#item #event)
     }
 }

@@ -8,6 +8,7 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
+use syn::visit_mut::VisitMut;
 use syn::{FnArg, GenericParam, ItemFn, LitStr, Path, ReturnType, Safety, Token, Type};
 
 /// `#[probe(tracepoint, words…)]`.
@@ -18,7 +19,7 @@ struct Attribute {
 
 impl Parse for Attribute {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        if input.is_empty() || (input.peek(syn::Ident) && input.peek2(Token![=])) {
+        if input.is_empty() || input.peek2(Token![=]) {
             let span = if input.is_empty() { Span::call_site() } else { input.span() };
             return Err(syn::Error::new(span, "expected the path of a tracepoint first: `#[probe(path::to::tracepoint)]`"));
         }
@@ -51,7 +52,8 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
     match (model, errors.into_tokens()) {
         (Some(probe), None) => {
             let registered = scope(probe.krate.as_ref(), &probe.descriptor());
-            quote!(#item #registered)
+            let conditions = probe.function.attrs.iter().filter(|a| a.path().is_ident("cfg"));
+            quote!(#item #(#conditions)* #registered)
         }
         // The fallback: the function as it is, attached to nothing; nothing at all where its name is taken.
         (Some(probe), errors) if !probe.shares_name() => quote!(#errors #[allow(dead_code)] #function),
@@ -157,13 +159,13 @@ impl<'f> Probe<'f> {
 
 fn is_opaque(ty: &Type) -> bool {
     struct Opaque(bool);
-    impl syn::visit_mut::VisitMut for Opaque {
+    impl VisitMut for Opaque {
         fn visit_type_impl_trait_mut(&mut self, _: &mut syn::TypeImplTrait) {
             self.0 = true;
         }
     }
     let mut opaque = Opaque(false);
-    syn::visit_mut::VisitMut::visit_type_mut(&mut opaque, &mut ty.clone());
+    opaque.visit_type_mut(&mut ty.clone());
     opaque.0
 }
 

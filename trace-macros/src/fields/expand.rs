@@ -182,7 +182,7 @@ fn class(field: &Field) -> TokenStream {
 
 /// The sizes of `fields` together.
 fn sizes(fields: &[Field]) -> TokenStream {
-    let sizes = fields.iter().map(|field| field_sizes(field));
+    let sizes = fields.iter().map(field_sizes);
     quote!(__rt::Sizes::NONE #(.and(#sizes))*)
 }
 

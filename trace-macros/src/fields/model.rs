@@ -102,18 +102,19 @@ impl Class {
     /// The struct `__RingtraceEvent` and its model, with `arguments` as fields.
     pub(super) fn recorded(
         name: &Ident,
-        arguments: &[(&[Attribute], &Ident, &Type)],
+        arguments: &[(Vec<Attribute>, Ident, Type)],
         errors: &mut Errors,
     ) -> (TokenStream, Class) {
         let mut elided = Vec::new();
         let mut named = Vec::new();
         let mut fields = Vec::new();
         for (attrs, ident, ty) in arguments {
-            let mut ty = (*ty).clone();
+            let mut ty = ty.clone();
             named.extend(lifetimes::named(&ty));
             lifetimes::name_elided(&mut ty, &mut elided);
             fields.push(field(attrs, Member::Named(hidden(ident)), ty, errors));
         }
+        unique(fields.iter().zip(arguments).map(|(f, (_, at, _))| (f.name.as_str(), at.to_token_stream())), errors);
         named.sort();
         named.dedup();
         let members = fields.iter().map(|f| (&f.member, &f.ty)).map(|(member, ty)| quote!(#member: #ty));

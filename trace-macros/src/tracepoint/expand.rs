@@ -1,8 +1,9 @@
 //! Expand: the function, its type, its gate and descriptor, and the emitter.
 
 use super::model::Tracepoint;
+use crate::fields::Recorded;
+use crate::probe;
 use crate::support::{collected, gate_section, hidden, location, plain, scope};
-use crate::{fields, probe};
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::Ident;
@@ -10,11 +11,11 @@ use syn::Ident;
 pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
     let (vis, ident) = (&tracepoint.vis, &tracepoint.sig.ident);
     let function = function(tracepoint);
-    let recorder = tracepoint.words.record.is_some().then(|| recorder(tracepoint));
+    let recorder = tracepoint.recorded.as_ref().map(|event| recorder(tracepoint, event));
     let descriptor = descriptor(tracepoint);
     let (collected, gate_section) = (collected("TRACEPOINTS"), gate_section());
 
-    let types: Vec<_> = tracepoint.arguments.iter().map(|a| &a.ty).collect();
+    let types: Vec<_> = tracepoint.arguments.iter().map(|(_, ty)| ty).collect();
     let lifetimes = &tracepoint.lifetimes;
     let arguments: Vec<_> = (0..types.len()).map(|i| format_ident!("a{i}", span = Span::mixed_site())).collect();
     let [entry, function_pointer] = ["entry", "function"].map(|name| Ident::new(name, Span::mixed_site()));
@@ -98,7 +99,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
 fn function(tracepoint: &Tracepoint) -> TokenStream {
     let Tracepoint { attrs, vis, sig, arguments, .. } = tracepoint;
     let ident = type_name(&sig.ident);
-    let names = arguments.iter().map(|a| &a.ident);
+    let names = arguments.iter().map(|(name, _)| name);
     let fire = quote! {
         if #ident::enabled() {
             #ident::__emit(#(#names),*);
@@ -162,14 +163,10 @@ fn descriptor(tracepoint: &Tracepoint) -> TokenStream {
 }
 
 /// The event, and the probe, of `#[tracepoint(record)]`.
-fn recorder(tracepoint: &Tracepoint) -> TokenStream {
+fn recorder(tracepoint: &Tracepoint, event: &Recorded) -> TokenStream {
     let ident = &tracepoint.sig.ident;
-    let fields: Vec<_> = tracepoint.arguments.iter().map(|a| (&a.attrs[..], &a.ident, &a.ty)).collect();
-    let event = match fields::recorded(&hidden(ident), &fields) {
-        Ok(event) => event,
-        Err(errors) => return errors,
-    };
-    let names: Vec<_> = tracepoint.arguments.iter().map(|a| hidden(&a.ident)).collect();
+    let event = event.expand();
+    let names: Vec<_> = tracepoint.arguments.iter().map(|(name, _)| hidden(name)).collect();
     let values: Vec<_> = (0..names.len()).map(|i| format_ident!("a{i}", span = Span::mixed_site())).collect();
     let call = quote!(__RingtraceEvent { #(#names: #values),* });
     let probe = probe::descriptor(&probe::Descriptor {

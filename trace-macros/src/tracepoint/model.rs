@@ -1,6 +1,7 @@
 //! Parse and model: what a declaration says, right or wrong.
 
 use crate::errors::Errors;
+use crate::fields::Recorded;
 use crate::options::Options;
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream};
@@ -73,15 +74,11 @@ pub(super) struct Tracepoint {
     /// The signature, arguments without attributes.
     pub(super) sig: Signature,
     pub(super) lifetimes: Vec<LifetimeParam>,
-    pub(super) arguments: Vec<Argument>,
+    /// Names and types.
+    pub(super) arguments: Vec<(Ident, Type)>,
+    /// The event of `record`.
+    pub(super) recorded: Option<Recorded>,
     /// Where the `;` is.
     pub(super) end: Span,
     pub(super) words: Words,
-}
-
-pub(super) struct Argument {
-    /// `#[field(…)]`, for `record`.
-    pub(super) attrs: Vec<Attribute>,
-    pub(super) ident: Ident,
-    pub(super) ty: Type,
 }

@@ -1,7 +1,9 @@
 //! Validate: every mistake that the tokens show, each on the token that makes it.
 
-use super::model::{Argument, Declaration, End, Tracepoint, Words};
+use super::model::{Declaration, End, Tracepoint, Words};
 use crate::errors::Errors;
+use crate::fields::Recorded;
+use crate::support::hidden;
 use syn::visit_mut::VisitMut;
 use syn::{FnArg, GenericParam, Pat, PatType, ReturnType, Safety, TypeImplTrait, TypeInfer};
 
@@ -31,6 +33,7 @@ pub(super) fn validate(declaration: &Declaration, words: Words, errors: &mut Err
         sig: sig.clone(),
         lifetimes: Vec::new(),
         arguments: Vec::new(),
+        recorded: None,
         end,
         words,
     };
@@ -88,6 +91,7 @@ fn generics(tracepoint: &mut Tracepoint, errors: &mut Errors) {
 
 fn arguments(tracepoint: &mut Tracepoint, errors: &mut Errors) {
     let records = tracepoint.words.record.is_some();
+    let mut fields = Vec::new();
     for input in &mut tracepoint.sig.inputs {
         let argument = match input {
             FnArg::Receiver(receiver) => {
@@ -106,10 +110,14 @@ fn arguments(tracepoint: &mut Tracepoint, errors: &mut Errors) {
         }
         ArgumentType { errors }.visit_type_mut(&mut argument.ty);
         match name(argument) {
-            Ok(ident) => tracepoint.arguments.push(Argument { attrs, ident, ty: (*argument.ty).clone() }),
+            Ok(ident) => {
+                tracepoint.arguments.push((ident.clone(), (*argument.ty).clone()));
+                fields.push((attrs, ident, (*argument.ty).clone()));
+            }
             Err(error) => errors.add(error),
         }
     }
+    tracepoint.recorded = records.then(|| Recorded::model(&hidden(&tracepoint.sig.ident), &fields, errors));
 }
 
 fn name(argument: &PatType) -> syn::Result<syn::Ident> {

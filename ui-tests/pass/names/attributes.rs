@@ -26,6 +26,10 @@ fn Named(Value: u8);
 #[allow(non_snake_case)]
 fn Record(_Value: u8) {}
 
+#[ringtrace::probe(absent)]
+#[cfg(any())]
+fn record_absent(value: Missing) {}
+
 fn main() {
     present(1);
     Named(1);
