@@ -28,7 +28,7 @@
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use crate::sys;
 use core::marker::PhantomData;
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 /// The words of one phase on one CPU.
 #[repr(C)]
@@ -105,9 +105,11 @@ pub fn phase() -> usize {
 }
 
 /// A read-side critical section. Dropping it leaves.
+///
+/// One word, so that it stays in a register: the counters of its phase on CPU 0. Those of the other CPUs follow at the stride
+/// of the table.
 pub struct Section {
-    table: *const CpuCounters,
-    phase: usize,
+    counters: NonNull<PhaseCounters>,
     /// It nests on the stack of one thread.
     here: PhantomData<*const ()>,
 }
@@ -126,12 +128,13 @@ enum Side {
 /// by a locked addition.
 #[inline(always)]
 pub fn enter() -> Option<Section> {
-    let table = COUNTERS.load(Ordering::Acquire);
-    if table.is_null() {
-        return None;
-    }
+    // Acquire: orders what `install` stored before. Pairs with its Release store.
+    let table = NonNull::new(COUNTERS.load(Ordering::Acquire))?;
     // Relaxed: a stale phase is what the writer's second pass is for.
-    let section = Section { table, phase: (PHASE.load(Ordering::Relaxed) & 1) as usize, here: PhantomData };
+    let phase = (PHASE.load(Ordering::Relaxed) & 1) as usize;
+    // SAFETY: the table has at least one entry, and an entry two phases.
+    let counters = unsafe { table.cast::<PhaseCounters>().add(phase) };
+    let section = Section { counters, here: PhantomData };
     section.count(Side::Enter);
     // RS-3: the compiler keeps the reads of the section behind the addition; the writer's membarrier makes the CPU do so.
     compiler_fence(Ordering::SeqCst);
@@ -139,54 +142,59 @@ pub fn enter() -> Option<Section> {
 }
 
 impl Section {
+    /// The counters of this phase on `cpu`.
+    ///
+    /// # Safety
+    ///
+    /// `cpu` is below the number of entries.
+    #[inline(always)]
+    unsafe fn on(&self, cpu: u32) -> &PhaseCounters {
+        // SAFETY: the caller's duty. The table is mapped for ever, and consists of atomics.
+        unsafe { &*self.counters.cast::<CpuCounters>().as_ptr().add(cpu as usize).cast::<PhaseCounters>() }
+    }
+
+    /// Counts by a restartable sequence. Returns false where that is not possible, or was interrupted.
+    #[inline(always)]
+    fn try_count(&self, side: Side) -> bool {
+        let cpu = sys::cpu_id();
+        if cpu >= SEQUENCED.load(Ordering::Relaxed) {
+            return false;
+        }
+        // SAFETY: as many CPUs as `SEQUENCED` says have entries.
+        let counters = unsafe { self.on(cpu) };
+        let word = match side {
+            Side::Enter => &counters.enter,
+            Side::Leave => &counters.leave,
+        };
+        sys::add_on_cpu(cpu, word, 1)
+    }
+
     #[inline(always)]
     fn count(&self, side: Side) {
-        let cpu = sys::cpu_id();
-        if cpu < SEQUENCED.load(Ordering::Relaxed) {
-            // SAFETY: `cpu` is below the number of entries.
-            let words = unsafe { &(*self.table.add(cpu as usize)).phases[self.phase] };
-            let word = match side {
-                Side::Enter => &words.enter,
-                Side::Leave => &words.leave,
-            };
-            if sys::add_on_cpu(cpu, word, 1) {
-                return;
-            }
+        if !self.try_count(side) {
+            self.count_slow(side);
         }
-        self.count_slow(side);
     }
 
     #[cold]
     #[inline(never)]
     fn count_slow(&self, side: Side) {
-        for _ in 0..2 {
-            let cpu = sys::cpu_id();
-            if cpu >= SEQUENCED.load(Ordering::Relaxed) {
-                break;
-            }
-            // SAFETY: `cpu` is below the number of entries.
-            let words = unsafe { &(*self.table.add(cpu as usize)).phases[self.phase] };
-            let word = match side {
-                Side::Enter => &words.enter,
-                Side::Leave => &words.leave,
-            };
-            if sys::add_on_cpu(cpu, word, 1) {
-                return;
-            }
+        if self.try_count(side) || self.try_count(side) {
+            return;
         }
         let cpu = sys::cpu_id();
-        let index = if cpu < ENTRIES.load(Ordering::Relaxed) { cpu as usize } else { 0 };
-        // SAFETY: `index` is below the number of entries.
-        let words = unsafe { &(*self.table.add(index)).phases[self.phase] };
+        let index = if cpu < ENTRIES.load(Ordering::Relaxed) { cpu } else { 0 };
+        // SAFETY: `index` is below the number of entries, of which there is at least one.
+        let counters = unsafe { self.on(index) };
         match side {
             // SeqCst and the fence: RS-3 without a membarrier. Pairs with the writer's fence between its sums.
             Side::Enter => {
-                words.enter_locked.fetch_add(1, Ordering::SeqCst);
+                counters.enter_locked.fetch_add(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
             }
             // Release: orders the reads of the section before the leave. Pairs with the Acquire loads of the writer's sum.
             Side::Leave => {
-                words.leave_locked.fetch_add(1, Ordering::Release);
+                counters.leave_locked.fetch_add(1, Ordering::Release);
             }
         }
     }

@@ -23,18 +23,11 @@ pub(crate) struct Round {
     pub(crate) fullness: u32,
 }
 
-/// What the last packet of a stream told.
-#[derive(Clone, Copy, Debug)]
-struct Told {
-    discarded: u64,
-    end_ns: u64,
-}
-
 /// The reading end of a session.
 pub(crate) struct Delivery {
     reader: Reader,
     context: Context,
-    told: HashMap<StreamId, Told>,
+    ended: HashMap<StreamId, u64>,
     sink: Box<dyn Sink>,
     journal: Journal,
     failure: Option<Arc<Error>>,
@@ -49,7 +42,7 @@ impl Delivery {
         Delivery {
             reader,
             context,
-            told: HashMap::new(),
+            ended: HashMap::new(),
             sink,
             journal,
             failure: None,
@@ -166,11 +159,11 @@ impl Delivery {
     fn tell(&mut self, packet: &Packet<'_>) -> Result<()> {
         // A packet behind the one that ended the stream, when recording began again, may continue a sub-buffer whose last
         // record came before that end. Its own first record came later, so the later begin completes its short stamps too.
-        let ended_ns = self.told.get(&packet.stream).map_or(0, |t| t.end_ns);
+        let ended_ns = self.ended.get(&packet.stream).copied().unwrap_or(0);
         let packet = &Packet { begin_ns: packet.begin_ns.max(ended_ns), end_ns: packet.end_ns.max(ended_ns), ..*packet };
         self.sink.deliver(packet)?;
         self.bytes += packet.content.len() as u64;
-        self.told.insert(packet.stream, Told { discarded: packet.discarded, end_ns: packet.end_ns });
+        self.ended.insert(packet.stream, packet.end_ns);
         Ok(())
     }
 
@@ -208,11 +201,9 @@ impl Delivery {
         });
         let fallback = (FALLBACK, 0, self.reader.fallback_losses().total());
         for (stream, cpu, discarded) in rings.chain([fallback]).collect::<Vec<_>>() {
-            let told = self.told.get(&stream);
-            if discarded == 0 && told.is_none() {
-                continue;
+            if discarded > 0 || self.ended.contains_key(&stream) {
+                self.tell(&Packet { stream, cpu, begin_ns: now_ns, end_ns: now_ns, discarded, content: &[] })?;
             }
-            self.tell(&Packet { stream, cpu, begin_ns: now_ns, end_ns: now_ns, discarded, content: &[] })?;
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ impl Wish<'_> {
 /// process ends by returning from `main` or by `exit`. A setuid program ignores the variable.
 ///
 /// ```
-/// ringtrace::init();
+/// trace_runtime::init();
 /// ```
 pub fn init() {
     ONCE.call_once(|| {

@@ -65,8 +65,7 @@ impl Sink for Printer {
         let mut lines = Vec::new();
         let mut events = Vec::new();
         for packet in &self.packets {
-            let mut in_packet = packet.events();
-            while let Some(event) = in_packet.next() {
+            for event in packet.events() {
                 events.push(event.map_err(unreadable)?);
             }
         }

@@ -104,7 +104,10 @@ pub(crate) fn use_sequences() {
 pub(crate) fn session_name() -> String {
     let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = program().chars().take(64).map(good).collect();
-    if name.starts_with('.') { format!("_{}", &name[1..]) } else { name }
+    match name.strip_prefix('.') {
+        Some(rest) => format!("_{rest}"),
+        None => name,
+    }
 }
 
 /// Returns this thread's ID as the kernel knows it.

@@ -41,7 +41,7 @@ impl Rule {
         if name.is_empty() {
             return Err(Error::rule("a name or pattern is missing after `!`", text, at));
         }
-        if let Some(bad) = name.find(|c: char| matches!(c, ',' | '"' | '\'' | '[' | ']' | '{' | '}' | '=')) {
+        if let Some(bad) = name.find([',', '"', '\'', '[', ']', '{', '}', '=']) {
             return Err(Error::rule(
                 "this character cannot be part of a name; rules are separated by `;`, patterns use `*` and `?`",
                 text,
@@ -81,7 +81,7 @@ impl Rule {
 
     /// Whether it decides about this probe, whose name is `name`.
     pub(crate) fn matches(&self, probe: &ProbeDescriptor, name: &str) -> bool {
-        self.level.map_or(true, |least| probe.level <= least) && self.glob.matches(name)
+        self.level.is_none_or(|least| probe.level <= least) && self.glob.matches(name)
     }
 }
 

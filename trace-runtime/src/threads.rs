@@ -27,7 +27,7 @@ struct Known {
 impl ThreadNames {
     /// Returns the names that are new since the last call; none if that was a moment ago, unless `now`.
     pub(crate) fn news(&mut self, now: bool) -> Vec<(u32, String)> {
-        let is_due = |last: Option<Instant>, every| last.map_or(true, |l| l.elapsed() >= every);
+        let is_due = |last: Option<Instant>, every| last.is_none_or(|l| l.elapsed() >= every);
         if !now && !is_due(self.sought, SOUGHT) {
             return Vec::new();
         }
