@@ -6,7 +6,7 @@ mod common;
 
 use ringtrace::Session;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[ringtrace::tracepoint(record)]
 fn first(value: u64);
@@ -138,9 +138,12 @@ fn a_session_may_go_while_its_events_fire() {
         let mut lost = 0;
         for round in 0..rounds {
             let path = directory.path().join(round.to_string());
-            let session = Session::builder("short").enable("toggle:*").memory(256 << 10).sub_buffer(4096).output(&path).start();
+            let session = Session::builder("short").enable("toggle:*").memory(128 << 10).sub_buffer(4096).output(&path).start();
             let session = session.expect("a session");
-            std::thread::sleep(Duration::from_micros(500));
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while session.statistics().lost.full == 0 && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
             lost += session.stop().expect("it stops").lost.full;
             drop(session);
             std::fs::remove_dir_all(&path).expect("the trace is removed");
