@@ -8,6 +8,12 @@ pub use trace_registry::{
 #[cfg(feature = "runtime")]
 pub use trace_runtime::*;
 
+/// What the program declares, collected by the linker: tracepoints, probes, and the format of their events.
+pub mod registry {
+    pub use trace_registry::format::Format;
+    pub use trace_registry::registry::{Duplicate, duplicates, probes, tracepoints};
+}
+
 /// What expansions name. Not part of the API.
 #[doc(hidden)]
 pub mod __private {

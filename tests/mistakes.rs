@@ -2,7 +2,7 @@
 
 mod common;
 
-use ringtrace::{Context, Session};
+use ringtrace::{Context, Session, probe, tracepoint};
 use std::path::Path;
 use std::process::Command;
 
@@ -64,6 +64,22 @@ fn a_tracepoint_without_a_probe_says_what_to_do() {
     }
     assert!(!unprobed::enabled());
     unprobed(1);
+}
+
+#[tracepoint(record)]
+fn twice(id: u64);
+
+/// By its tracepoint's name, which the recording declaration has taken.
+#[probe(twice)]
+fn again(_id: u64) {}
+
+#[test]
+fn two_probes_of_one_name_are_named_with_both_places() {
+    let session = Session::builder("duplicates").enable("mistakes:twice").print().start().expect("a session");
+    let warnings = session.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("two probes are called mistakes:twice"), "{warnings:?}");
+    assert_eq!(warnings[0].matches("tests/mistakes.rs:").count(), 2, "{warnings:?}");
 }
 
 #[test]

@@ -204,3 +204,18 @@ fn unprobed(rule: &Rule) -> Vec<String> {
 pub(crate) fn decides(rules: &[Rule], probe: &NamedProbe) -> bool {
     rules.iter().rev().find(|r| r.matches(probe.probe, &probe.name)).is_some_and(|r| !r.excludes)
 }
+
+/// What to say of probes that go by one name, where the rules take that name.
+pub(crate) fn duplicates(rules: &[Rule]) -> Vec<String> {
+    let taken = |d: &registry::Duplicate| decides(rules, &NamedProbe { probe: d.first, name: d.name.clone() });
+    registry::duplicates()
+        .into_iter()
+        .filter(taken)
+        .map(|d| {
+            format!(
+                "two probes are called {}, at {} and at {}: rules cannot tell them apart; give one of them `name = \"…\"`",
+                d.name, d.first.location, d.second.location
+            )
+        })
+        .collect()
+}

@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 fn hint(near: &[String], unprobed: &Option<String>) -> String {
     match (unprobed, near) {
         (Some(text), _) => format!(": {text}"),
-        (None, []) => "; `ringtrace::probes()` lists them all".to_owned(),
+        (None, []) => "; `ringtrace::registry::probes()` returns all there are".to_owned(),
         (None, near) => format!("; did you mean `{}`?", near.join("`, `")),
     }
 }

@@ -13,7 +13,7 @@ use crate::plan::{self, Wanted};
 use crate::print::Printer;
 use crate::process::{self, Process};
 use crate::rcu::lock;
-use crate::ring_buffer::{ClockKind, HeaderKind, Mode, Placement, Purpose};
+use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement, Purpose};
 use crate::rule::Rule;
 use crate::statistics::Statistics;
 use crate::storage::Storage;
@@ -148,6 +148,7 @@ impl Builder {
                 rules.push(rule);
             }
         }
+        warnings.extend(attach::duplicates(&rules));
         let mut control = attach::control();
         if attach::sessions().iter().any(|s| s.name == self.name) {
             return Err(Kind::SessionExists(self.name).into());
@@ -440,6 +441,7 @@ impl Inner {
             HeaderKind::Large => ctf::EventHeader::Large,
         };
         let trace = metadata::trace(process, &builder.name, uuid, header, builder.context);
+        write_identity(&core, process, &uuid);
         let journal = storage.journal.try_clone().map_err(|e| Error::io("cannot use", storage.journal_path(), e))?;
         let journal = Journal::new(journal, &storage.journal_path(), &trace)?;
         let origin_ns = process.clock.now_ns();
@@ -565,6 +567,16 @@ impl Inner {
             buffers: core.geometry().buffers,
             written: delivery.written(),
         }
+    }
+}
+
+/// Writes into the superblock which trace and which process the rings belong to; the rest is in the journal of that UUID.
+fn write_identity(core: &Core, process: &Process, uuid: &[u8; 16]) {
+    let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
+    let words = [half(0), half(8), u64::from(process.pid), process.start_time];
+    for (place, word) in core.caller_area().iter().zip(words) {
+        // Relaxed: a reader comes after the process, or by way of its directory, which is complete when the session is.
+        place.store(word, Ordering::Relaxed);
     }
 }
 
