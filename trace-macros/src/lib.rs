@@ -88,8 +88,8 @@ use proc_macro::TokenStream;
 ///
 /// # Signal safety
 ///
-/// Firing is async-signal-safe, wait-free and leaves `errno` alone, if the probes are and do. A probe that fires tracepoints nests; beyond a
-/// depth of four, firings are counted as lost.
+/// Firing is async-signal-safe and wait-free, and leaves `errno` alone, if the probes are and do. A probe that fires tracepoints
+/// nests; beyond a depth of four, firings are counted as lost.
 #[proc_macro_attribute]
 pub fn tracepoint(options: TokenStream, item: TokenStream) -> TokenStream {
     tracepoint::declare(options.into(), item.into()).into()
