@@ -7,7 +7,11 @@ use std::io::{BufRead, BufReader};
 use std::ops::AddAssign;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// How long one run of tests may take, compilation included.
+const TESTS_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// How many checks passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,19 +105,8 @@ impl Cmd {
     /// As [`passes`](Cmd::passes), without showing the command line.
     pub(crate) fn passes_unshown(mut self) -> Result<bool> {
         let mut child = self.command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot run {self}"))?;
-        let start = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status.success());
-            }
-            if start.elapsed() > self.limit {
-                child.kill()?;
-                child.wait()?;
-                println!("killed: it did not end within {} s", self.limit.as_secs());
-                return Ok(false);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let _watch = Watch::over(child.id(), self.limit);
+        Ok(child.wait()?.success())
     }
 
     /// Runs it as one check.
@@ -132,6 +125,7 @@ impl Cmd {
         let mut child =
             self.command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {self}"))?;
         let stdout = child.stdout.take().context("the pipe that was asked for")?;
+        let _watch = Watch::over(child.id(), self.limit.min(TESTS_LIMIT));
         let mut tally = Tally::default();
         for line in BufReader::new(stdout).split(b'\n') {
             let line = line?;
@@ -157,6 +151,50 @@ impl Cmd {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// Ends a command that takes too long, and all that it started, so that a test that hangs fails and does not stop the rest.
+struct Watch {
+    /// Dropped when the command has ended.
+    _ended: Sender<()>,
+}
+
+impl Watch {
+    fn over(process: u32, limit: Duration) -> Watch {
+        let (sender, receiver) = mpsc::channel::<()>();
+        if limit < Duration::MAX {
+            std::thread::spawn(move || {
+                if receiver.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                    println!("killed: it did not end within {} s", limit.as_secs());
+                    let processes = descendants(process);
+                    let _ = Command::new("bash").args(["-c", "kill -KILL \"$@\"", "kill"]).args(processes).status();
+                }
+            });
+        }
+        Watch { _ended: sender }
+    }
+}
+
+/// A process and those that it started, directly or not.
+fn descendants(process: u32) -> Vec<String> {
+    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // `pid (name) state parent`; a name may hold anything, parentheses too.
+            let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+            Some((entry.file_name().to_str()?.parse().ok()?, parent))
+        })
+        .collect();
+    let mut found = vec![process];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.iter().map(u32::to_string).collect()
 }
 
 impl fmt::Display for Cmd {
@@ -185,6 +223,13 @@ fn test_result(line: &str) -> Option<Tally> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_hangs_is_killed_with_all_it_started() {
+        let hanging = Cmd::new("bash").args(["-c", "sleep 1000 | sleep 1000"]).limit(Duration::from_millis(100));
+        assert!(!hanging.passes_unshown().expect("bash"));
+        assert!(Cmd::new("true").limit(Duration::from_secs(100)).passes_unshown().expect("true"));
+    }
 
     #[test]
     fn results_of_test_programs() {
