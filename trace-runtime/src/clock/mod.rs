@@ -60,16 +60,13 @@ use trace_registry::sync::{AtomicPtr, Ordering, fence};
 const RECORDS: usize = 8;
 
 /// A clock of the process.
-#[repr(C)]
 pub struct Clock {
-    /// The present calibration. First, because sequences load it by the clock's address.
+    /// The present calibration.
     current: AtomicPtr<Calibration>,
     source: Source,
     records: &'static [Calibration; RECORDS],
     discipline: Mutex<Discipline>,
 }
-
-const _: () = assert!(core::mem::offset_of!(Clock, current) == 0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
@@ -126,6 +123,11 @@ impl Clock {
     /// [`ClockKind::Raw`](crate::ring_buffer::ClockKind) and `Ordered`.
     pub fn is_counter(&self) -> bool {
         self.source != Source::Os
+    }
+
+    /// Where the present calibration is pointed to, for sequences.
+    pub(crate) fn current(&self) -> &AtomicPtr<Calibration> {
+        &self.current
     }
 
     /// Returns the time, in ns of `CLOCK_MONOTONIC`.

@@ -5,7 +5,7 @@ use super::core::{Buffer, Core};
 use super::layout::{COUNTERS, OPENING};
 use super::losses::{self, Counter};
 use super::position::CommitWord;
-use super::sequence::{self, Store, Switch};
+use super::sequence::{self, Hot, Store, Switch};
 use super::{ClockKind, Config, Mode};
 use trace_registry::field::Piece;
 use trace_registry::sync::{AtomicU64, Ordering};
@@ -47,38 +47,43 @@ const TURNS: u32 = 64;
 /// Async-signal-safe, and safe inside allocators and at any point of a thread's life, in handlers that interrupt another append
 /// included. Wait-free up to [`ATTEMPTS`]; then lock-free. No allocation, no lock, no panic. One system call at most in a
 /// thread's life, where the C library registered no rseq area. Not in a child of `vfork` or `clone(CLONE_VM)`.
-#[inline(never)]
+#[inline(always)]
 pub unsafe fn append<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize, tid: u32) -> Outcome {
-    let hot = core.hot();
-    // RB-9: 0 is what a forked child finds in place of the generation.
-    if total as u64 <= hot.limit && id <= C::HEADER.largest_short_id() && generation != 0 {
-        let stamp = if matches!(C::CLOCK, ClockKind::Os) { core.clock().os_ns() } else { 0 };
-        // SAFETY: RB-1: the caller's duty; the length was checked (RB-4).
-        if unsafe { sequence::append::<C, false>(hot, generation, id, pieces, total, stamp) }.0 {
-            return Outcome::Recorded;
-        }
-    }
-    // SAFETY: the caller's duty.
-    unsafe { append_slow::<C>(core, generation, id, pieces, total, tid) }
+    let ids = u64::from(id) | u64::from(tid) << 32;
+    // SAFETY: RB-1: the caller's duty; the length is checked there (RB-4).
+    unsafe { sequence::append::<C>(core.hot(), generation, ids, pieces, total, || core.clock().os_ns()) }
 }
 
+/// Everything that the fast path does not do, with its arguments.
+///
 /// # Safety
 ///
-/// As for [`append`].
+/// As for [`append`]; `hot` is the address of a core, and `start..end` the pieces.
 #[cold]
 #[inline(never)]
-unsafe fn append_slow<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize, tid: u32) -> Outcome {
+pub(super) unsafe extern "C" fn append_slow<C: Config>(
+    hot: *const Hot,
+    generation: u64,
+    ids: u64,
+    start: *const Piece,
+    end: *const Piece,
+    total: usize,
+) -> Outcome {
+    // SAFETY: RB-1: the caller's duty. `hot` was made from a reference to the core.
+    let core = unsafe { &*hot.cast::<Core>() };
+    // SAFETY: both are ends of one slice.
+    let pieces = unsafe { core::slice::from_raw_parts(start, end.offset_from(start) as usize) };
     if core.generation() != generation || generation == 0 {
         return Outcome::Refused;
     }
-    if total as u64 > core.hot().limit {
+    if total as u64 > core.limit() {
         core.count_loss(trace_registry::probe::Loss::TooLarge);
         return Outcome::TooLarge;
     }
     let is_sequenced = super::core::is_registered::<C>() || trace_registry::sys::register_thread();
     if is_sequenced {
         // SAFETY: the caller's duty.
-        match unsafe { append_sequenced::<C>(core, generation, id, pieces, total) } {
+        match unsafe { append_sequenced::<C>(core, generation, ids, pieces, total) } {
             Attempt::Done(outcome) => return outcome,
             Attempt::Diverted => {}
         }
@@ -87,11 +92,16 @@ unsafe fn append_slow<C: Config>(core: &Core, generation: u64, id: u32, pieces: 
         return Outcome::Refused;
     }
     // SAFETY: the caller's duty.
-    let outcome = unsafe { super::fallback::append::<C>(core, id, pieces, total, tid) };
+    let outcome = unsafe { super::fallback::append::<C>(core, ids as u32, pieces, total, (ids >> 32) as u32) };
     if outcome == Outcome::Recorded && is_sequenced {
         core.outside().count(Counter::Diverted);
     }
     outcome
+}
+
+/// Where a short form goes that the slow path tries, when it declines: straight back.
+unsafe extern "C" fn declined(_: *const Hot, _: u64, _: u64, _: *const Piece, _: *const Piece, _: usize) -> Outcome {
+    Outcome::Refused
 }
 
 enum Attempt {
@@ -103,7 +113,8 @@ enum Attempt {
 /// # Safety
 ///
 /// As for [`append`]; `total` is at most the limit.
-unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize) -> Attempt {
+unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, ids: u64, pieces: &[Piece], total: usize) -> Attempt {
+    let id = ids as u32;
     let shape = core.shape();
     let len = |extended| (C::HEADER.len(extended) + total) as u64;
     let mut failures = 0;
@@ -134,9 +145,9 @@ unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, id: u32, pie
                 close::<C>(core, generation, index, buffer, word)
             } else if extended {
                 // SAFETY: RB-1, RB-4: the caller's duty.
-                let (recorded, unclamped) =
-                    unsafe { sequence::append::<C, true>(core.hot(), generation, id, pieces, total, now) };
-                if recorded {
+                let recorded =
+                    unsafe { sequence::append_extended::<C>(core.hot(), generation, ids, pieces, total, || now) };
+                if let Some(unclamped) = recorded {
                     if unclamped < last {
                         buffer.control.count(Counter::Clamped);
                     }
@@ -144,9 +155,11 @@ unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, id: u32, pie
                 }
                 false
             } else {
-                // SAFETY: RB-1, RB-4: the caller's duty.
-                if unsafe { sequence::append::<C, false>(core.hot(), generation, id, pieces, total, now) }.0 {
-                    return Attempt::Done(Outcome::Recorded);
+                let hot = core.hot_with(declined);
+                // SAFETY: RB-1, RB-4: the caller's duty. `hot` is a copy, which only the sequence and `declined` get.
+                let outcome = unsafe { sequence::append::<C>(&raw const hot, generation, ids, pieces, total, || now) };
+                if outcome == Outcome::Recorded {
+                    return Attempt::Done(outcome);
                 }
                 false
             }
@@ -192,7 +205,7 @@ fn close<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>
         stores: &stores,
     };
     // SAFETY: RB-1: the buffer is the core's. RB-6: readers look at these fields only when the position is beyond.
-    unsafe { sequence::switch::<C>(core.hot(), generation, index, &switch, stamp::<C>(core)) }
+    unsafe { sequence::switch::<C>(core.hot_ref(), generation, index, &switch, stamp::<C>(core)) }
 }
 
 /// Opens the sub-buffer at the boundary where `word` is. Returns whether this call did; `None`: the ring is full.
@@ -232,7 +245,7 @@ fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>,
     };
     // SAFETY: RB-1: the buffer is the core's. RB-6: the position is at the boundary, so neither the descriptor nor the bytes of
     // the sub-buffer that lay here are readable any more.
-    Some(unsafe { sequence::switch::<C>(core.hot(), generation, index, &switch, stamp::<C>(core)) })
+    Some(unsafe { sequence::switch::<C>(core.hot_ref(), generation, index, &switch, stamp::<C>(core)) })
 }
 
 fn store(place: &AtomicU64, value: u64) -> Store {

@@ -4,7 +4,7 @@
 use super::layout::{self, CALLER_WORDS, ConsumedPage, Control, Descriptor, Layout, SUPERBLOCK, Settings, Superblock};
 use super::losses::{Counter, Losses};
 use super::position::{CommitWord, Shape};
-use super::sequence::{self, Hot};
+use super::sequence::{self, Hot, Slow};
 use super::{Config, Geometry, LONGEST_HEADER, Mode};
 use crate::clock::Clock;
 use crate::sys::memory::{Mapping, WipedWord, Words};
@@ -32,7 +32,9 @@ const MOST_ENTRIES: usize = 1 << 16;
 /// The ring buffers of one channel, as [`append`](super::append) uses them.
 ///
 /// It is not generic: the configuration that it was [created](Core::create) with must be named again at each append.
+#[repr(C)]
 pub struct Core {
+    /// First: the sequences and the slow path reach the core by its address (RB-1).
     hot: Hot,
     mapping: Arc<Mapping>,
     layout: Layout,
@@ -120,18 +122,21 @@ impl Core {
         let settings = Settings::of::<C>();
         write_superblock(&mapping, &layout, settings, key)?;
         let entries = cpus.iter().map(|cpu| *cpu as usize + 1).max().unwrap_or(0).max(configured_cpus()).max(FEWEST_ENTRIES);
-        let table: Box<[AtomicPtr<u8>]> = (0..entries.min(MOST_ENTRIES)).map(|_| AtomicPtr::default()).collect();
+        let table: Box<[AtomicPtr<u8>]> = (0..entries.min(MOST_ENTRIES)).map(|_| AtomicPtr::new(no_buffer())).collect();
         let generation = WipedWord::new(1)?;
         let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
         let hot = Hot {
             table: table.as_ptr(),
             entries: table.len() as u64,
             generation: generation.as_ptr(),
-            clock,
+            clock: clock.current(),
             sub_buffer_mask: shape.sub_buffer() - 1,
             ring_mask: shape.ring() - 1,
             data: layout.data,
             limit: (geometry.largest_record() - LONGEST_HEADER) as u64,
+            rseq_offset: sequence::rseq_offset(),
+            one_record: CommitWord::ONE_RECORD,
+            slow: super::append::append_slow::<C>,
         };
         let core = Core {
             hot,
@@ -161,7 +166,7 @@ impl Core {
         let Some(entry) = self.table.get(cpu as usize) else { return false };
         // Relaxed: there is one caller at a time.
         let index = self.served.load(Ordering::Relaxed);
-        if index >= self.layout.geometry.buffers || !entry.load(Ordering::Relaxed).is_null() {
+        if index >= self.layout.geometry.buffers || entry.load(Ordering::Relaxed) != no_buffer() {
             return false;
         }
         let at = self.layout.buffer(index);
@@ -271,9 +276,25 @@ impl Core {
         self.served.load(Ordering::Relaxed)
     }
 
+    /// The core by the address that sequences take, and the slow path gets back.
     #[inline(always)]
-    pub(super) fn hot(&self) -> &Hot {
+    pub(super) fn hot(&self) -> *const Hot {
+        std::ptr::from_ref(self).cast()
+    }
+
+    /// A copy of what sequences read, with another place to go when they decline.
+    pub(super) fn hot_with(&self, slow: Slow) -> Hot {
+        Hot { slow, ..self.hot }
+    }
+
+    /// What sequences read.
+    pub(super) fn hot_ref(&self) -> &Hot {
         &self.hot
+    }
+
+    /// Most bytes of context and payload in a record.
+    pub(super) fn limit(&self) -> u64 {
+        self.hot.limit
     }
 
     #[inline(always)]
@@ -299,7 +320,7 @@ impl Core {
     pub(super) fn buffer_at(&self, index: u32) -> Option<Buffer<'_>> {
         // Acquire: pairs with the Release store in `add_cpu`.
         let control = self.table.get(index as usize)?.load(Ordering::Acquire);
-        if control.is_null() {
+        if control == no_buffer() {
             return None;
         }
         // SAFETY: RB-8: the table holds addresses of control pages of buffers in the mapping only.
@@ -333,6 +354,17 @@ impl std::fmt::Debug for Core {
             .finish_non_exhaustive()
     }
 }
+
+const _: () = assert!(core::mem::offset_of!(Core, hot) == 0);
+
+/// The buffer of CPUs that have none: at a boundary for ever, so that every sequence declines before it writes (RB-5).
+fn no_buffer() -> *mut u8 {
+    static CLOSED: AlignedControl = AlignedControl([const { AtomicU64::new(0) }; size_of::<Control>() / 8]);
+    std::ptr::from_ref(&CLOSED).cast_mut().cast()
+}
+
+#[repr(align(64))]
+struct AlignedControl(#[expect(dead_code, reason = "reached by address")] [AtomicU64; size_of::<Control>() / 8]);
 
 fn configured_cpus() -> usize {
     // SAFETY: sysconf(3) touches no memory of ours.
