@@ -1,4 +1,33 @@
 //! Ringtrace: a production tracer for Rust programs.
+//!
+//! Application code declares tracepoints ([`tracepoint`]); what is recorded is written elsewhere, in probes ([`probe`](macro@probe));
+//! probes are attached and detached while the program runs ([`Session`]); each event lands in a per-CPU ring buffer
+//! ([`ring_buffer`]) for about the price of reading the clock; the recording is a trace in the Common Trace Format.
+//!
+//! ```no_run
+//! #[ringtrace::tracepoint(record)] // also makes the obvious probe: fields id, path
+//! fn request(id: u64, path: &str);
+//!
+//! ringtrace::init(); // reads the environment variable RINGTRACE: try `RINGTRACE=print cargo run`
+//! for i in 0..3 {
+//!     request(i, "/");
+//! }
+//! ```
+//!
+//! # Features
+//!
+//! | Feature | Default | Adds |
+//! | --- | --- | --- |
+//! | `runtime` | yes | sessions, ring buffers, [`init`] |
+//! | `auto` | no | reads `RINGTRACE` before `main`, without a call of `init` |
+//!
+//! Libraries and probe crates depend on ringtrace with `default-features = false`: macros, gate and registry, `no_std`. The
+//! application's feature turns the rest on for all of them. `RUSTFLAGS="--cfg ringtrace_off"` removes every gate from a build.
+//!
+//! # Progress and signal safety
+//!
+//! Firing a tracepoint is async-signal-safe and wait-free: no allocation, no lock, no system call but in a thread's first event.
+//! Everything else is for ordinary code. A child made by `vfork` or `clone(CLONE_VM)` must not trace.
 #![cfg_attr(not(feature = "runtime"), no_std)]
 
 pub use trace_macros::{Event, Field, probe, tracepoint};
@@ -65,3 +94,8 @@ macro_rules! fire {
         ::core::compile_error!("`fire!` takes the call of a tracepoint: `fire!(path::to::tracepoint(arguments))`")
     };
 }
+
+/// The guide's code, compiled and run.
+#[cfg(all(doctest, feature = "runtime"))]
+#[doc = include_str!("../docs/guide.md")]
+mod guide {}

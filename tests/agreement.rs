@@ -313,7 +313,10 @@ fn both_readers_agree() {
         }
     }
     let context = Context::VTID | Context::CPU;
-    run(&Case { overwrite: false, large: false, threads: 2, fallback: 1, clock: Clock::Ordered, context }, &directory.path().join("o"));
+    for clock in [Clock::Ordered, Clock::Os] {
+        let path = directory.path().join(format!("{clock:?}"));
+        run(&Case { overwrite: false, large: false, threads: 2, fallback: 1, clock, context }, &path);
+    }
 }
 
 #[test]

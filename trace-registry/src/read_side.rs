@@ -28,6 +28,7 @@
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use crate::sys;
 use core::marker::PhantomData;
+use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
 /// The words of one phase on one CPU.
@@ -52,12 +53,23 @@ pub struct CpuCounters {
 
 static_assertions::const_assert_eq!(core::mem::size_of::<CpuCounters>(), 64);
 
-static COUNTERS: AtomicPtr<CpuCounters> = AtomicPtr::new(ptr::null_mut());
-/// Entries of the table; at least 1 once there is one.
-static ENTRIES: AtomicU32 = AtomicU32::new(0);
-/// CPUs below this number count by rseq; 0 where membarrier(2) is missing.
-static SEQUENCED: AtomicU32 = AtomicU32::new(0);
-static PHASE: AtomicU32 = AtomicU32::new(0);
+/// What readers load, in one cache line.
+#[repr(C, align(64))]
+struct State {
+    counters: AtomicPtr<CpuCounters>,
+    /// Entries of the table; at least 1 once there is one.
+    entries: AtomicU32,
+    /// CPUs below this number count by rseq; 0 where membarrier(2) is missing.
+    sequenced: AtomicU32,
+    phase: AtomicU32,
+}
+
+static STATE: State = State {
+    counters: AtomicPtr::new(ptr::null_mut()),
+    entries: AtomicU32::new(0),
+    sequenced: AtomicU32::new(0),
+    phase: AtomicU32::new(0),
+};
 
 /// Gives the read side its table. Until then no reader enters.
 ///
@@ -66,42 +78,42 @@ static PHASE: AtomicU32 = AtomicU32::new(0);
 /// `counters` points to `entries` zeroed entries (at least 1) that stay mapped for the rest of the process. `sequenced` (at most
 /// `entries`) is 0 unless the process is registered for membarrier's private expedited command, and every writer uses it.
 pub unsafe fn install(counters: *mut CpuCounters, entries: u32, sequenced: u32) {
-    ENTRIES.store(entries, Ordering::Relaxed);
-    SEQUENCED.store(sequenced, Ordering::Relaxed);
+    STATE.entries.store(entries, Ordering::Relaxed);
+    STATE.sequenced.store(sequenced, Ordering::Relaxed);
     // Release: orders the two stores above. Pairs with the Acquire load in `enter`.
-    COUNTERS.store(counters, Ordering::Release);
+    STATE.counters.store(counters, Ordering::Release);
 }
 
 /// Lets readers on CPUs below `sequenced` count by rseq from now on.
 ///
 /// Readers that counted by locked additions before leave by either kind: the writer adds both up (RS-1).
 pub fn set_sequenced(sequenced: u32) {
-    SEQUENCED.store(sequenced.min(ENTRIES.load(Ordering::Relaxed)), Ordering::Relaxed);
+    STATE.sequenced.store(sequenced.min(STATE.entries.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
 
 /// Returns the table for the writer; empty before [`install`].
 pub fn counters() -> &'static [CpuCounters] {
-    let table = COUNTERS.load(Ordering::Acquire);
+    let table = STATE.counters.load(Ordering::Acquire);
     if table.is_null() {
         return &[];
     }
     // SAFETY: `install`: that many entries, mapped for ever; all fields are atomics.
-    unsafe { core::slice::from_raw_parts(table, ENTRIES.load(Ordering::Relaxed) as usize) }
+    unsafe { core::slice::from_raw_parts(table, STATE.entries.load(Ordering::Relaxed) as usize) }
 }
 
 /// Returns whether readers may count by rseq, so that the writer needs membarrier(2).
 pub fn is_sequenced() -> bool {
-    SEQUENCED.load(Ordering::Relaxed) > 0
+    STATE.sequenced.load(Ordering::Relaxed) > 0
 }
 
 /// Turns to the other phase; for the writer, one at a time. Returns the phase that readers used until now.
 pub fn flip_phase() -> usize {
-    (PHASE.fetch_xor(1, Ordering::SeqCst) & 1) as usize
+    (STATE.phase.fetch_xor(1, Ordering::SeqCst) & 1) as usize
 }
 
 /// Returns the phase that readers use now; for the writer.
 pub fn phase() -> usize {
-    (PHASE.load(Ordering::Relaxed) & 1) as usize
+    (STATE.phase.load(Ordering::Relaxed) & 1) as usize
 }
 
 /// A read-side critical section. Dropping it leaves.
@@ -129,9 +141,9 @@ enum Side {
 #[inline(always)]
 pub fn enter() -> Option<Section> {
     // Acquire: orders what `install` stored before. Pairs with its Release store.
-    let table = NonNull::new(COUNTERS.load(Ordering::Acquire))?;
+    let table = NonNull::new(STATE.counters.load(Ordering::Acquire))?;
     // Relaxed: a stale phase is what the writer's second pass is for.
-    let phase = (PHASE.load(Ordering::Relaxed) & 1) as usize;
+    let phase = (STATE.phase.load(Ordering::Relaxed) & 1) as usize;
     // SAFETY: the table has at least one entry, and an entry two phases.
     let counters = unsafe { table.cast::<PhaseCounters>().add(phase) };
     let section = Section { counters, here: PhantomData };
@@ -156,17 +168,15 @@ impl Section {
     /// Counts by a restartable sequence. Returns false where that is not possible, or was interrupted.
     #[inline(always)]
     fn try_count(&self, side: Side) -> bool {
-        let cpu = sys::cpu_id();
-        if cpu >= SEQUENCED.load(Ordering::Relaxed) {
-            return false;
+        let (offset, limit) = (sys::rseq_offset(), STATE.sequenced.load(Ordering::Relaxed));
+        let base = self.counters.as_ptr().cast::<AtomicU64>();
+        // SAFETY: the table has entries of 64 bytes for as many CPUs as `sequenced` says; `base` lies in the first.
+        unsafe {
+            match side {
+                Side::Enter => sys::count_on_cpu::<{ offset_of!(PhaseCounters, enter) }>(offset, base, limit),
+                Side::Leave => sys::count_on_cpu::<{ offset_of!(PhaseCounters, leave) }>(offset, base, limit),
+            }
         }
-        // SAFETY: as many CPUs as `SEQUENCED` says have entries.
-        let counters = unsafe { self.on(cpu) };
-        let word = match side {
-            Side::Enter => &counters.enter,
-            Side::Leave => &counters.leave,
-        };
-        sys::add_on_cpu(cpu, word, 1)
     }
 
     #[inline(always)]
@@ -183,7 +193,7 @@ impl Section {
             return;
         }
         let cpu = sys::cpu_id();
-        let index = if cpu < ENTRIES.load(Ordering::Relaxed) { cpu } else { 0 };
+        let index = if cpu < STATE.entries.load(Ordering::Relaxed) { cpu } else { 0 };
         // SAFETY: `index` is below the number of entries, of which there is at least one.
         let counters = unsafe { self.on(index) };
         match side {

@@ -46,7 +46,7 @@ impl Channel {
             context,
             header: plan.header,
             redact,
-            append: plan.append(),
+            append: plan.append(context),
             ids: Mutex::default(),
             cut: AtomicU64::new(0),
         }
@@ -162,12 +162,18 @@ impl Plan {
         with_config!(self, C => Core::create::<C>(file, geometry, indices, clock))
     }
 
-    fn append(self) -> Append {
-        with_config!(self, C => append::<C>)
+    fn append(self, context: Context) -> Append {
+        with_config!(self, C => match context.words() {
+            Context::NO_WORDS => append::<C, { Context::NO_WORDS }>,
+            Context::VTID_WORD => append::<C, { Context::VTID_WORD }>,
+            _ => append::<C, { Context::ANY_WORDS }>,
+        })
     }
 }
 
-/// Appends a payload to the channel of `target`.
+/// Appends a payload to the channel of `target`, whose context fields are `CONTEXT` ([`Context::words`]).
+///
+/// One function from the target to the commit: the sequence is inlined here.
 ///
 /// # Safety
 ///
@@ -176,11 +182,11 @@ impl Plan {
 /// # Signal safety
 ///
 /// Async-signal-safe and wait-free.
-unsafe fn append<C: Config>(target: &Target, payload: &mut Finished<'_>) {
+unsafe fn append<C: Config, const CONTEXT: u8>(target: &Target, payload: &mut Finished<'_>) {
     // SAFETY: the caller's duty.
     let channel = unsafe { &*target.channel().cast::<Channel>() };
-    let tid = channel.context.put(channel.process, payload);
-    let total = payload.total() + channel.context.size();
+    let (tid, context) = channel.context.put::<CONTEXT>(channel.process, payload);
+    let total = payload.total() + context;
     // SAFETY: the pieces name initialised bytes that outlive this call (PL-1, PL-3), `total` is their sum, and `C` is the
     // configuration that the core was created with.
     let outcome =

@@ -30,7 +30,7 @@ impl Context {
         self.0 & other.0 == other.0
     }
 
-    /// The fields of the stream class, in the order of [`put`](Self::put).
+    /// The fields of the stream class, in the order in which records have them.
     pub(crate) fn fields(self) -> Vec<ctf::Field> {
         let all = [(Context::VPID, "vpid"), (Context::VTID, "vtid"), (Context::CPU, "cpu")];
         all.into_iter().filter(|(c, _)| self.contains(*c)).map(|(_, name)| ctf::Field::new(name, ctf::FieldClass::signed(32))).collect()
@@ -45,15 +45,38 @@ impl Context {
         (self.0 & 7).count_ones() as usize * 4
     }
 
-    /// Puts the fields in front of the payload. Returns the thread ID.
+    /// [`words`](Self::words) of no context.
+    pub(crate) const NO_WORDS: u8 = 0;
+    /// `words` of the thread ID alone.
+    pub(crate) const VTID_WORD: u8 = 1;
+    /// In place of any `words`.
+    pub(crate) const ANY_WORDS: u8 = u8::MAX;
+
+    /// Which fields each record carries.
+    pub(crate) fn words(self) -> u8 {
+        self.0 & 7
+    }
+
+    /// Puts the fields in front of the payload. Returns the thread ID, and the bytes of the fields.
+    ///
+    /// `WORDS` is [`words`](Self::words) where that is known when compiling, else [`ANY_WORDS`](Self::ANY_WORDS).
     #[inline(always)]
-    pub(crate) fn put(self, process: &Process, payload: &mut Finished<'_>) -> u32 {
+    pub(crate) fn put<const WORDS: u8>(self, process: &Process, payload: &mut Finished<'_>) -> (u32, usize) {
         let tid = process::thread_id();
+        match WORDS {
+            Self::NO_WORDS => payload.set_context([]),
+            Self::VTID_WORD => payload.set_context([tid]),
+            _ => return (tid, self.put_any(process, tid, payload)),
+        }
+        (tid, WORDS as usize * 4)
+    }
+
+    fn put_any(self, process: &Process, tid: u32, payload: &mut Finished<'_>) -> usize {
         let pid = process.pid;
         let cpu = trace_registry::sys::cpu_id;
-        match self.0 & 7 {
-            1 => payload.set_context([tid]),
+        match self.words() {
             0 => payload.set_context([]),
+            1 => payload.set_context([tid]),
             2 => payload.set_context([pid]),
             3 => payload.set_context([pid, tid]),
             4 => payload.set_context([cpu()]),
@@ -61,7 +84,7 @@ impl Context {
             6 => payload.set_context([pid, cpu()]),
             _ => payload.set_context([pid, tid, cpu()]),
         }
-        tid
+        self.size()
     }
 }
 

@@ -44,6 +44,9 @@ pub enum Clock {
     Fast,
     /// Causal order holds between CPUs too; some 7 ns more for each event.
     Ordered,
+    /// The operating system's monotonic clock; some 13 ns more. Also what the others are where the processor's time stamp
+    /// counter cannot be used.
+    Os,
 }
 
 /// What a session is to be; made by [`Session::builder`].
@@ -385,6 +388,7 @@ impl Inner {
             mode: if builder.overwrite { Mode::Overwrite } else { Mode::Discard },
             clock: match builder.clock {
                 _ if !process.clock.is_counter() => ClockKind::Os,
+                Clock::Os => ClockKind::Os,
                 Clock::Fast => ClockKind::Raw,
                 Clock::Ordered => ClockKind::Ordered,
             },

@@ -86,6 +86,9 @@ pub fn thread() -> Option<&'static ThreadBlock> {
 ///
 /// Called once, before any probe list is published.
 pub fn init() -> bool {
+    if rseq_offset() != 0 {
+        return cpu_id() as i32 >= 0; // decided: threads hold the offset
+    }
     let c_library: *const isize;
     // SAFETY: reads a GOT entry; null where the symbol is missing.
     unsafe {
@@ -195,20 +198,30 @@ macro_rules! rseq_leave {
     };
 }
 
-/// Adds `n` to `counter` if the thread still runs on `cpu` when the sum is stored. Returns whether it did.
+/// Adds 1 to a word of the CPU that this thread runs on: the one at `FIELD` bytes behind `base`, of an array whose elements of
+/// 64 bytes belong to one CPU each. Returns false, having added nothing, on CPUs from `limit` and where the sequence was aborted.
+///
+/// # Safety
+///
+/// `offset` is [`rseq_offset`]; the array has at least `limit` elements, of atomics, and `FIELD` is a multiple of 8 below 64.
 #[inline(always)]
-pub fn add_on_cpu(cpu: u32, counter: &AtomicU64, n: u64) -> bool {
+pub unsafe fn count_on_cpu<const FIELD: usize>(offset: isize, base: *const AtomicU64, limit: u32) -> bool {
     let ok: u32;
-    // SAFETY: SYS-2, SYS-3, SYS-4. `counter` is valid for the addition; the sequence writes nothing else.
+    // SAFETY: SYS-2, SYS-3, SYS-4. The caller's duty for the word; the sequence writes nothing else.
     unsafe {
         asm!(
+            "mov {cpu:e}, dword ptr fs:[{off} + 4]",
+            "cmp {cpu:e}, {limit:e}",
+            "jae 44f",
+            "mov {word:e}, {cpu:e}",
+            "shl {word}, 6",
             rseq_enter!(),
             "cmp {cpu:e}, dword ptr fs:[{off} + 4]",
             "jne 44f",
-            "add qword ptr [{counter}], {n}",
+            "inc qword ptr [{base} + {word} + {field}]",
             rseq_leave!(),
-            off = in(reg) rseq_offset(), cpu = in(reg) cpu, counter = in(reg) counter.as_ptr(), n = in(reg) n,
-            tmp = out(reg) _, ok = out(reg) ok,
+            off = in(reg) offset, base = in(reg) base, limit = in(reg) limit, field = const FIELD,
+            cpu = out(reg) _, word = out(reg) _, tmp = out(reg) _, ok = out(reg) ok,
             options(nostack)
         );
     }
@@ -234,11 +247,14 @@ mod tests {
         if !init() {
             return; // no rseq here (valgrind): the read side uses its locked words, which its own tests cover
         }
-        let counter = AtomicU64::new(0);
-        while !add_on_cpu(cpu_id(), &counter, 3) {}
-        assert_eq!(counter.load(Relaxed), 3);
-        assert!(!add_on_cpu(1 << 20, &counter, 3));
-        assert_eq!(counter.load(Relaxed), 3);
+        let counters: [[AtomicU64; 8]; 64] = core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+        let sum = || counters.iter().map(|c| c[2].load(Relaxed)).sum::<u64>();
+        // SAFETY: as many elements of 64 bytes as the limit says.
+        let count = |limit| unsafe { count_on_cpu::<16>(rseq_offset(), counters.as_ptr().cast(), limit) };
+        while !count(64) {}
+        assert_eq!(sum(), 1);
+        assert!(!count(0));
+        assert_eq!(sum(), 1);
         let armed: u64;
         // SAFETY: SYS-2: reads the `rseq_cs` word of this thread's area.
         unsafe { asm!("mov {}, qword ptr fs:[{} + 8]", out(reg) armed, in(reg) rseq_offset()) };

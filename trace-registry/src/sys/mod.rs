@@ -3,7 +3,7 @@
 //! | Target | File | Per-thread block | Per-CPU additions |
 //! | --- | --- | --- | --- |
 //! | x86-64 Linux | `linux_x86_64.rs` | initial-exec thread-local storage, reached from assembly | rseq(2) |
-//! | all others, and `--cfg ringtrace_portable` | `portable.rs` | `thread_local!`, constant and without destructor | none: [`add_on_cpu`] declines |
+//! | all others, and `--cfg ringtrace_portable` | `portable.rs` | `thread_local!`, constant and without destructor | none: [`count_on_cpu`] declines |
 //!
 //! # Signal safety
 //!

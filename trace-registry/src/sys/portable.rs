@@ -54,8 +54,18 @@ pub fn cpu_id() -> u32 {
     u32::MAX
 }
 
-/// Declines.
+/// Returns 0: there is no area.
 #[inline(always)]
-pub fn add_on_cpu(_cpu: u32, _counter: &AtomicU64, _n: u64) -> bool {
+pub fn rseq_offset() -> isize {
+    0
+}
+
+/// Declines.
+///
+/// # Safety
+///
+/// None here; the other targets have conditions.
+#[inline(always)]
+pub unsafe fn count_on_cpu<const FIELD: usize>(_offset: isize, _base: *const AtomicU64, _limit: u32) -> bool {
     false
 }
