@@ -83,7 +83,7 @@ mod tests {
             let line = Line::through(count, ns, scale);
             prop_assert_eq!(line.at(count), ns);
             let later = line.at(count.wrapping_add(step));
-            prop_assert_eq!(u128::from(later - ns), u128::from(step) * u128::from(scale) >> 32);
+            prop_assert_eq!(u128::from(later - ns), (u128::from(step) * u128::from(scale)) >> 32);
             // CL-2: a counter value from before the switch is a time before it.
             prop_assert!(line.at(count.wrapping_sub(step.min(LEAD))) <= ns);
         }

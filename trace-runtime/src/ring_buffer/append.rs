@@ -45,7 +45,7 @@ const TURNS: u32 = 64;
 /// # Signal safety
 ///
 /// Async-signal-safe, and safe inside allocators and at any point of a thread's life, in handlers that interrupt another append
-/// included. Wait-free up to [`ATTEMPTS`]; then lock-free. No allocation, no lock, no panic. One system call at most in a
+/// included. Wait-free up to eight aborted sequences; then lock-free. No allocation, no lock, no panic. One system call at most in a
 /// thread's life, where the C library registered no rseq area. Not in a child of `vfork` or `clone(CLONE_VM)`.
 #[inline(always)]
 pub unsafe fn append<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize, tid: u32) -> Outcome {
@@ -145,8 +145,7 @@ unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, ids: u64, pi
                 close::<C>(core, generation, index, buffer, word)
             } else if extended {
                 // SAFETY: RB-1, RB-4: the caller's duty.
-                let recorded =
-                    unsafe { sequence::append_extended::<C>(core.hot(), generation, ids, pieces, total, || now) };
+                let recorded = unsafe { sequence::append_extended::<C>(core.hot(), generation, ids, pieces, total, || now) };
                 if let Some(unclamped) = recorded {
                     if unclamped < last {
                         buffer.control.count(Counter::Clamped);

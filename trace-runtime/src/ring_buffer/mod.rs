@@ -97,8 +97,8 @@
 //! # References
 //!
 //! Linux, `Documentation/userspace-api/rseq.rst`; librseq. M. Desnoyers, *Low-Impact Operating System Tracing* (2009), chapter 5,
-//! for sub-buffers and their states. Intel SDM volume 3, 10.1.1: aligned 16-byte stores are atomic on processors with AVX; others
-//! were not seen to divide them, and a reader that sees halves of two commits reads the word twice (`reader.rs`).
+//! for sub-buffers and their states. Intel SDM volume 3, 10.1.1, and AMD APM volume 2, 7.3.2: aligned 16-byte stores are atomic on
+//! processors with AVX. On one that divides them, a cut may take its end stamp from the record before its last.
 
 mod append;
 mod channel;

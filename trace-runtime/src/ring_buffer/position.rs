@@ -231,6 +231,6 @@ mod tests {
     #[test]
     fn the_count_of_the_largest_sub_buffer_fits() {
         // The smallest record is a compact header without payload.
-        assert!(super::super::Geometry::LARGEST_SUB_BUFFER / 4 <= 1 << COUNT_BITS);
+        const { assert!(super::super::Geometry::LARGEST_SUB_BUFFER / 4 <= 1 << COUNT_BITS) };
     }
 }

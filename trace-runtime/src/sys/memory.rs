@@ -83,8 +83,11 @@ impl Mapping {
     #[inline]
     pub(crate) fn view<T: Words>(&self, at: u64) -> Option<&T> {
         let start = self.range(at, size_of::<T>())?.cast::<T>();
+        if !start.is_aligned() {
+            return None;
+        }
         // SAFETY: MEM-1, MEM-2: `T` is made of atomics (`Words`), for which any bytes are valid.
-        start.is_aligned().then(|| unsafe { start.as_ref() })
+        Some(unsafe { start.as_ref() })
     }
 }
 

@@ -1,5 +1,5 @@
 //! The sequence that appends a record, as functions of assembly: one text for all configurations, whose `.if`s the constants
-//! decide. A compiler would save and restore every register that a block of this size takes: 30 of 90 instructions.
+//! decide. A compiler would save and restore every register that a block of this size takes: 30 of 100 instructions.
 //!
 //! ```text
 //! rdi  hot, kept                      rax  index, stamp, scratch              [rsp -  8]  generation
