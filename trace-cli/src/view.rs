@@ -2,21 +2,22 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use trace_ctf::reader::{Entry, Event, Loss, LossKind, Merge};
-use trace_ctf::text::Formatter;
+use trace_ctf::reader::{Entry, Event, Loss, LossKind, Merge, Trace};
+use trace_ctf::text::{Formatter, Readable};
 
 use crate::failure::{Failure, complain, remedy};
 use crate::{Outcome, glob, json, open};
 
 /// Shows the events of a trace, in the order of their time stamps.
 ///
-/// The text is that of babeltrace2. Discarded events, lost packets, damage and a closing summary are told on the standard
-/// error stream.
+/// A line has the time, the level where it is not INFO, the name, the fields, and in brackets the context: the CPU, the
+/// thread, and with several traces the process. Discarded events, lost packets, damage and a closing summary are told on the
+/// standard error stream. Lines are colored on a terminal, unless the environment variable NO_COLOR is set.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
@@ -37,6 +38,14 @@ pub(crate) struct Arguments {
     /// Only events whose name matches: * stands for any text, ? for any character.
     #[arg(long, value_name = "GLOB")]
     event: Option<String>,
+
+    /// With the time since the line before, in seconds.
+    #[arg(long, conflicts_with_all = ["babeltrace", "json"])]
+    delta: bool,
+
+    /// The text of babeltrace2, byte for byte.
+    #[arg(long, conflicts_with = "json")]
+    babeltrace: bool,
 
     /// One JSON object per line and event.
     #[arg(long)]
@@ -62,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     for error in traces.iter_mut().flat_map(|trace| trace.take_damage()) {
         summary.damage(&error);
     }
-    let mut lines = Lines::new(arguments);
+    let mut lines = Lines::new(arguments, &traces);
     let mut merge = Merge::new(&traces);
     let pattern = arguments.event.as_deref();
     loop {
@@ -83,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
             Some(Ok(Entry::Loss(loss))) => {
                 summary.loss(&loss);
                 let mut sentence = Vec::new();
-                lines.formatter.loss(&loss, &mut sentence);
+                lines.form.loss(&loss, &mut sentence);
                 complain(format_args!("warning: {}", String::from_utf8_lossy(&sentence)));
             }
             Some(Err(error)) => summary.damage(&error),
@@ -94,30 +103,77 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     Ok(if summary.damaged > 0 { Outcome::Partial } else { Outcome::Complete })
 }
 
+/// What lines look like.
+enum Form {
+    Readable(Readable),
+    Exact(Formatter),
+    Json(Readable),
+}
+
+impl Form {
+    fn new(arguments: &Arguments, traces: &[Trace]) -> Self {
+        if arguments.babeltrace {
+            return Self::Exact(if arguments.utc { Formatter::utc() } else { Formatter::local(local()) });
+        }
+        let readable = if arguments.utc { Readable::utc() } else { Readable::local(local()) };
+        if arguments.json {
+            return Self::Json(readable);
+        }
+        let mut readable = readable.deltas(arguments.delta).processes(traces.len() > 1).colors(is_colored());
+        traces.iter().for_each(|trace| readable.read_thread_names(trace));
+        Self::Readable(readable)
+    }
+
+    fn event(&mut self, event: &Event<'_>, line: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Readable(readable) => readable.event(event, line),
+            Self::Exact(formatter) => formatter.event(event, line),
+            Self::Json(_) => {
+                serde_json::to_writer(&mut *line, &json::EventJson(event))?;
+                line.push(b'\n');
+            }
+        }
+        Ok(())
+    }
+
+    fn loss(&self, loss: &Loss, sentence: &mut Vec<u8>) {
+        match self {
+            Self::Readable(readable) | Self::Json(readable) => readable.loss(loss, sentence),
+            Self::Exact(formatter) => formatter.loss(loss, sentence),
+        }
+    }
+}
+
+/// Whether lines go to a terminal that shows colors, and nobody minds: <https://no-color.org>.
+fn is_colored() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// The distance of the system's time zone from UTC, in seconds, at a time in seconds from the Unix epoch.
+fn local() -> impl Fn(i64) -> i32 + Send + 'static {
+    let zone = TimeZone::system();
+    move |seconds| Timestamp::from_second(seconds).map_or(0, |time| zone.to_offset(time).seconds())
+}
+
 /// Where lines go.
 struct Lines<'a> {
     arguments: &'a Arguments,
-    formatter: Formatter,
+    form: Form,
     out: io::BufWriter<io::StdoutLock<'static>>,
     line: Vec<u8>,
     last: VecDeque<Vec<u8>>,
 }
 
 impl<'a> Lines<'a> {
-    fn new(arguments: &'a Arguments) -> Self {
-        let formatter = if arguments.utc { Formatter::utc() } else { local() };
+    fn new(arguments: &'a Arguments, traces: &[Trace]) -> Self {
         let out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        Self { arguments, formatter, out, line: Vec::new(), last: VecDeque::new() }
+        Self { arguments, form: Form::new(arguments, traces), out, line: Vec::new(), last: VecDeque::new() }
     }
 
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.line.clear();
-        if self.arguments.json {
-            serde_json::to_writer(&mut self.line, &json::EventJson(event))?;
-            self.line.push(b'\n');
-        } else {
-            self.formatter.event(event, &mut self.line);
-        }
+        self.form.event(event, &mut self.line)?;
         let Some(limit) = self.arguments.tail else { return self.out.write_all(&self.line) };
         if limit > 0 {
             // The line that falls out lends its memory to the next one.
@@ -133,11 +189,6 @@ impl<'a> Lines<'a> {
         }
         self.out.flush()
     }
-}
-
-fn local() -> Formatter {
-    let zone = TimeZone::system();
-    Formatter::local(move |seconds| Timestamp::from_second(seconds).map_or(0, |time| zone.to_offset(time).seconds()))
 }
 
 impl Summary {

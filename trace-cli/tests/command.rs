@@ -11,7 +11,8 @@ use std::process::{Command, Output, Stdio};
 use common::{Random, StreamWriter, field, schema, write_trace};
 use serde_json::Value;
 use trace_ctf::metadata;
-use trace_ctf::schema::{Field, FieldClass, Label, Schema};
+use trace_ctf::packet::HEADER_LEN;
+use trace_ctf::schema::{EventClass, EventHeader, Field, FieldClass, Label, Level, Schema};
 
 fn ringtrace() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ringtrace"))
@@ -43,10 +44,14 @@ fn recorded(directory: &Path, name: &str, seed: u64) -> u64 {
 }
 
 #[test]
-fn the_text_is_that_of_babeltrace2() {
+fn exact_text_is_that_of_babeltrace2() {
     let here = tempfile::tempdir().unwrap();
     let events = recorded(here.path(), "a.ringtrace", 7);
-    for (zone, options) in [("UTC", &["view", "a.ringtrace"][..]), ("America/St_Johns", &["view"]), ("Asia/Kolkata", &["view"])] {
+    for (zone, options) in [
+        ("UTC", &["view", "--babeltrace", "a.ringtrace"][..]),
+        ("America/St_Johns", &["view", "--babeltrace"]),
+        ("Asia/Kolkata", &["view", "--babeltrace"]),
+    ] {
         let ours = ringtrace().args(options).env("TZ", zone).current_dir(here.path()).output().unwrap();
         let theirs = Command::new("babeltrace2").arg("a.ringtrace").env("TZ", zone).current_dir(here.path()).output().unwrap();
         assert!(ours.stdout == theirs.stdout, "{zone}");
@@ -57,6 +62,76 @@ fn the_text_is_that_of_babeltrace2() {
         assert!(ours == theirs && ours > 0, "{messages}");
         assert!(messages.lines().last().unwrap().starts_with(&format!("ringtrace: {events} events, ")), "{messages}");
     }
+}
+
+/// A trace of one stream, with one packet of events: ID, time in nanoseconds from the clock's origin, payload.
+fn written(directory: &Path, payload: Vec<Field>, events: &[(u32, u64, &[u8])]) {
+    let fields = vec![field("tid", FieldClass::signed(32)), field("name", FieldClass::String { length_bits: 16 })];
+    let schema = schema(vec![field("vtid", FieldClass::signed(32))], vec![payload]);
+    let mut named = Schema::new(schema.trace.clone()).unwrap();
+    let mut class = schema.event(1, 0).unwrap().clone();
+    class.name = "app:request".into();
+    named.add(class.clone()).unwrap();
+    named.add(EventClass { id: 1, name: "ringtrace:thread_name".into(), level: Some(Level::Info), fields, ..class }).unwrap();
+    let mut stream = StreamWriter::new(1, 2, 1000);
+    let mut content = Vec::new();
+    for &(id, time, payload) in events {
+        EventHeader::Large.encode(id, time, 1000, &mut content);
+        content.extend(4242_i32.to_le_bytes());
+        content.extend(payload);
+    }
+    stream.header.sequence = 1;
+    stream.header.timestamp_end = 1 << 40;
+    stream.header.content_bits = (HEADER_LEN + content.len()) as u64 * 8;
+    stream.header.packet_bits = stream.header.content_bits;
+    stream.header.events_discarded = 7;
+    stream.file.extend(stream.header.encode(&common::UUID));
+    stream.file.extend(content);
+    fs::create_dir_all(directory).unwrap();
+    fs::write(directory.join("metadata"), metadata::write(&named)).unwrap();
+    fs::write(directory.join("chan_2"), &stream.file).unwrap();
+}
+
+#[test]
+fn lines_are_for_people() {
+    let here = tempfile::tempdir().unwrap();
+    let fields = sample().event(0, 0).unwrap().fields.clone();
+    let first = b"\0\x10\0\0\x01\0/\x01\x01\x0f\0\0\0\0\0\0\0\x01";
+    let second = b"\x01\0\0\0\x08\0\x1b[2Ja\n\x07\xff\x09\0\0";
+    let events = [(0, 2000, &first[..]), (0, 3500, second), (1, 9000, b"\x92\x10\0\0\x08\0worker-1")];
+    written(&here.path().join("a.ringtrace"), fields, &events);
+    let expected = "\
+22:13:20.123458789  EMERG app:request  bytes=4096 B path=\"/\" reason=LRU parent=0xf ok=true  [cpu 2 vtid 4242 worker-1]
+22:13:20.123460289  EMERG app:request  bytes=1 B path=\"\\u{1b}[2Ja\\n\\u{7}\\xff\" reason=9 parent=none ok=false  \
+                    [cpu 2 vtid 4242 worker-1]
+22:13:20.123465789  ringtrace:thread_name  tid=4242 name=\"worker-1\"  [cpu 2 vtid 4242 worker-1]
+";
+    let output = run(&["view", "--utc"], here.path());
+    assert_eq!(text(&output.stdout), expected);
+    let messages = text(&output.stderr);
+    let warning = "ringtrace: warning: 7 events were discarded between 22:13:20.123457789 and 22:31:39.";
+    assert!(
+        messages.starts_with(warning) && messages.contains("  [stream class 1 stream 2 ./a.ringtrace/chan_2]\n"),
+        "{messages}"
+    );
+    let zone = ringtrace().arg("view").env("TZ", "Asia/Kolkata").current_dir(here.path()).output().unwrap();
+    assert!(text(&zone.stdout).starts_with("03:43:20.123458789  EMERG app:request  bytes"), "{}", text(&zone.stdout));
+
+    let delta = text(&run(&["view", "--utc", "--delta"], here.path()).stdout);
+    let deltas: Vec<&str> = delta.lines().map(|line| line.split("  ").nth(1).unwrap()).collect();
+    assert_eq!(deltas, ["+0.000000000", "+0.000001500", "+0.000005500"]);
+    for refused in [["--delta", "--json"], ["--delta", "--babeltrace"], ["--babeltrace", "--json"]] {
+        assert_eq!(run(&[&["view"][..], &refused].concat(), here.path()).status.code(), Some(2));
+    }
+}
+
+#[test]
+fn a_pipe_gets_no_colors() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "a.ringtrace", 7);
+    let output = ringtrace().arg("view").env("TERM", "xterm").env_remove("NO_COLOR").current_dir(here.path()).output().unwrap();
+    assert!(!output.stdout.is_empty());
+    assert!(!text(&output.stdout).contains(|char: char| char.is_control() && char != '\n'));
 }
 
 #[test]
@@ -137,9 +212,14 @@ fn several_traces_are_merged_as_babeltrace2_does() {
         fs::write(entry.path(), bytes).unwrap();
     }
     let theirs = Command::new("babeltrace2").args(["--clock-gmt", "both"]).current_dir(here.path()).output().unwrap();
-    let ours = run(&["view", "--utc", "both"], here.path());
+    let ours = run(&["view", "--utc", "--babeltrace", "both"], here.path());
     assert_eq!(ours.status.code(), Some(0), "{}", text(&ours.stderr));
     assert!(!ours.stdout.is_empty() && ours.stdout == theirs.stdout, "{}", text(&theirs.stderr));
+    // Lines for people tell whose they are, in the same order.
+    let lines = text(&run(&["view", "--utc", "both"], here.path()).stdout);
+    assert!(lines.lines().all(|line| line.contains("  [host \"q\":proc:42 cpu ")), "{lines}");
+    let time = |line: &str| line.split(['[', ']', ' ']).find(|word| word.contains(':')).map(str::to_owned);
+    assert!(lines.lines().map(time).eq(text(&theirs.stdout).lines().map(time)));
 }
 
 #[test]

@@ -1,53 +1,46 @@
-//! Events as babeltrace2 writes them, and descriptions of event classes.
+//! Events as text: for people ([`Readable`]), as babeltrace2 writes them ([`Formatter`]); and descriptions of event classes.
 
 mod describe;
 mod number;
+mod readable;
+mod time;
 
-use std::fmt;
 use std::io::Write as _;
 
 pub use describe::describe;
+pub use readable::Readable;
 
 use crate::declared::{Base, Declarations, Enumeration, EnvValue, Integer};
 use crate::decode::Item;
 use crate::reader::{Event, Loss, LossKind, Scope};
-
-const SECOND: i64 = 1_000_000_000;
-
-/// Seconds to add to UTC at a time that is given in seconds from the Unix epoch.
-type Offset = Box<dyn Fn(i64) -> i32 + Send>;
+use time::{SECOND, Zone};
 
 /// Writes events as `babeltrace2` 2.0.4 does by default, byte for byte.
 ///
 /// A text in a trace may be anything, so the lines are bytes: what is not UTF-8 goes out as it came in, and a text ends at a
 /// zero byte. One thing is not copied: babeltrace2 2.0.4 may show an earlier event's text where one is empty.
+#[derive(Debug)]
 pub struct Formatter {
-    offset: Option<Offset>,
+    zone: Zone,
     previous: Option<i64>,
-}
-
-impl fmt::Debug for Formatter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Formatter").field("utc", &self.offset.is_none()).field("previous", &self.previous).finish()
-    }
 }
 
 impl Formatter {
     /// Shows times in UTC, as `babeltrace2 --clock-gmt`.
     pub fn utc() -> Self {
-        Self { offset: None, previous: None }
+        Self { zone: Zone::utc(), previous: None }
     }
 
     /// Shows local times; `offset` tells the distance from UTC, in seconds, at a time in seconds from the Unix epoch.
     pub fn local(offset: impl Fn(i64) -> i32 + Send + 'static) -> Self {
-        Self { offset: Some(Box::new(offset)), previous: None }
+        Self { zone: Zone::local(offset), previous: None }
     }
 
     /// Appends the line of an event, with its line feed.
     pub fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
         if let Some(timestamp) = event.timestamp() {
             out.push(b'[');
-            self.time(timestamp, out);
+            self.zone.time(timestamp, out);
             out.extend(b"] (+");
             match self.previous.replace(timestamp) {
                 Some(previous) => {
@@ -87,9 +80,9 @@ impl Formatter {
         match (loss.begin, loss.end) {
             (Some(begin), Some(end)) => {
                 out.extend(b"between [");
-                self.time(begin, out);
+                self.zone.time(begin, out);
                 out.extend(b"] and [");
-                self.time(end, out);
+                self.zone.time(end, out);
                 out.extend(b"]");
             }
             _ => out.extend(b"(unknown time range)"),
@@ -102,19 +95,6 @@ impl Formatter {
             let _ = write!(out, ", stream {instance}");
         }
         out.push(b')');
-    }
-
-    /// Appends a time of day; before the epoch, seconds.
-    fn time(&self, timestamp: i64, out: &mut Vec<u8>) {
-        if timestamp < 0 {
-            let timestamp = timestamp.unsigned_abs();
-            let _ = write!(out, "-{}.{:09}", timestamp / SECOND as u64, timestamp % SECOND as u64);
-            return;
-        }
-        let (seconds, nanoseconds) = (timestamp / SECOND, timestamp % SECOND);
-        let local = seconds + self.offset.as_ref().map_or(0, |offset| i64::from(offset(seconds)));
-        let day = local.rem_euclid(86_400);
-        let _ = write!(out, "{:02}:{:02}:{:02}.{nanoseconds:09}", day / 3600, day / 60 % 60, day % 60);
     }
 }
 
@@ -257,23 +237,4 @@ fn escaped(text: &[u8], out: &mut Vec<u8>) {
         out.extend([b'\\', escape]);
     }
     out.push(b'"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_of_day_and_before_the_epoch() {
-        let show = |formatter: &Formatter, timestamp| {
-            let mut out = Vec::new();
-            formatter.time(timestamp, &mut out);
-            String::from_utf8(out).unwrap()
-        };
-        assert_eq!(show(&Formatter::utc(), 86_399 * SECOND + 5), "23:59:59.000000005");
-        assert_eq!(show(&Formatter::local(|_| 3600), 86_399 * SECOND), "00:59:59.000000000");
-        assert_eq!(show(&Formatter::local(|_| -3600), 0), "23:00:00.000000000");
-        assert_eq!(show(&Formatter::utc(), -1), "-0.000000001");
-        assert_eq!(show(&Formatter::utc(), i64::MIN), "-9223372036.854775808");
-    }
 }

@@ -3,21 +3,30 @@
 use crate::error::{Error, Result};
 use crate::output::{Packet, Sink, StreamId};
 use std::collections::HashMap;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use trace_ctf::packet::PacketHeader;
-use trace_ctf::reader::{self, Decoder};
+use trace_ctf::reader::{self, Decoder, Loss, LossKind};
 use trace_ctf::schema as ctf;
-use trace_ctf::text::Formatter;
+use trace_ctf::text::Readable;
 
-/// Prints events in the order of their time, as `ringtrace view` shows those of a trace.
+/// Prints events and losses in the order of their time, as `ringtrace view` shows those of a trace.
 pub(crate) struct Printer {
     decoder: Decoder,
-    formatter: Formatter,
+    readable: Readable,
     /// Packets since the last [`settle`](Sink::settle).
     packets: Vec<reader::Packet>,
-    /// Losses reported so far, by stream.
-    discarded: HashMap<StreamId, u64>,
+    /// Losses since then.
+    losses: Vec<Loss>,
+    /// How far each stream has been reported.
+    reported: HashMap<StreamId, Reported>,
     written: u64,
+}
+
+#[derive(Default)]
+struct Reported {
+    discarded: u64,
+    /// Nanoseconds from the Unix epoch.
+    end: Option<i64>,
 }
 
 impl Printer {
@@ -25,12 +34,25 @@ impl Printer {
         let decoder = ctf::Schema::new(trace.clone()).and_then(|schema| Decoder::new(&schema)).map_err(unreadable)?;
         Ok(Printer {
             decoder,
-            formatter: Formatter::local(crate::sys::utc_offset),
+            readable: Readable::local(crate::sys::utc_offset).colors(is_colored()),
             packets: Vec::new(),
-            discarded: HashMap::new(),
+            losses: Vec::new(),
+            reported: HashMap::new(),
             written: 0,
         })
     }
+}
+
+/// Whether stderr is a terminal that shows colors, and nobody minds: <https://no-color.org>.
+fn is_colored() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+fn warn(readable: &Readable, loss: &Loss, lines: &mut Vec<u8>) {
+    lines.extend(b"ringtrace: warning: ");
+    readable.loss(loss, lines);
+    lines.push(b'\n');
 }
 
 /// What is printed is read by way of the trace format; a description that this cannot express is our own fault.
@@ -52,12 +74,23 @@ impl Sink for Printer {
             cpu_id: packet.cpu,
             ..PacketHeader::default()
         };
-        self.packets.push(self.decoder.packet(&header, packet.content).map_err(unreadable)?);
-        let seen = self.discarded.entry(packet.stream).or_default();
-        if packet.discarded > *seen {
-            eprintln!("ringtrace: {} events were lost here: the rings were full", packet.discarded - *seen);
-            *seen = packet.discarded;
+        let content = self.decoder.packet(&header, packet.content).map_err(unreadable)?;
+        let (_, end) = content.span();
+        let reported = self.reported.entry(packet.stream).or_default();
+        if packet.discarded > reported.discarded {
+            self.losses.push(Loss {
+                kind: LossKind::DiscardedEvents,
+                count: Some(packet.discarded - reported.discarded),
+                begin: reported.end,
+                // As in a trace: the last packet of a ring may have been filled before events found no room behind it.
+                end,
+                stream_class_id: packet.stream.class.into(),
+                stream_instance_id: Some(packet.stream.instance.into()),
+                file: None,
+            });
         }
+        *reported = Reported { discarded: packet.discarded, end };
+        self.packets.push(content);
         Ok(())
     }
 
@@ -71,9 +104,17 @@ impl Sink for Printer {
         }
         // Stable: events of one ring keep their order.
         events.sort_by_key(reader::Event::timestamp);
+        self.losses.sort_by_key(|loss| loss.begin);
+        // Threads were recorded before they were looked for.
+        events.iter().for_each(|event| self.readable.learn(event));
+        let mut losses = self.losses.drain(..).peekable();
         for event in &events {
-            self.formatter.event(event, &mut lines);
+            while let Some(loss) = losses.next_if(|loss| loss.begin <= event.timestamp()) {
+                warn(&self.readable, &loss, &mut lines);
+            }
+            self.readable.event(event, &mut lines);
         }
+        losses.for_each(|loss| warn(&self.readable, &loss, &mut lines));
         drop(events);
         self.packets.clear();
         self.written += lines.len() as u64;
