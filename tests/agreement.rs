@@ -236,7 +236,9 @@ fn unregister_sequences() {
     const UNREGISTER: libc::c_int = 1;
     const SIGNATURE: u32 = 0x5305_3053;
     // SAFETY: the area that the C library registered for this thread, with its size and signature; nothing else uses it.
-    let done = [32_u32, 64, 256].into_iter().any(|size| unsafe { libc::syscall(libc::SYS_rseq, area, size, UNREGISTER, SIGNATURE) == 0 });
+    let done = [32_u32, 64, 256]
+        .into_iter()
+        .any(|size| unsafe { libc::syscall(libc::SYS_rseq, area, size, UNREGISTER, SIGNATURE) == 0 });
     assert!(done, "rseq(2) could not be unregistered: {}", std::io::Error::last_os_error());
 }
 
@@ -263,7 +265,8 @@ const ROUNDS: u64 = 60;
 
 fn run(case: &Case, path: &Path) {
     let rules = if case.large { "agreement:*" } else { "agreement:*; !agreement:many::*" };
-    let builder = Session::builder("agreement").enable(rules).memory(32 << 20).output(path).clock(case.clock).context(case.context);
+    let builder =
+        Session::builder("agreement").enable(rules).memory(32 << 20).output(path).clock(case.clock).context(case.context);
     let builder = if case.overwrite { builder.overwrite() } else { builder };
     let session = builder.start().expect("a session");
     std::thread::scope(|scope| {
@@ -290,7 +293,11 @@ fn run(case: &Case, path: &Path) {
         .expect("the trace directory")
         .filter_map(|e| e.ok()?.file_name().into_string().ok()?.split_once('_').map(|(kind, _)| kind.to_owned()))
         .collect();
-    assert_eq!((kinds.contains("events"), kinds.contains("fallback")), (case.fallback < case.threads, case.fallback > 0), "{kinds:?}");
+    assert_eq!(
+        (kinds.contains("events"), kinds.contains("fallback")),
+        (case.fallback < case.threads, case.fallback > 0),
+        "{kinds:?}"
+    );
     assert_eq!((contents.events(), contents.discarded), (expected, 0));
     assert_eq!(contents.values("agreement:texts", "text")[0], "one");
     let mut numbers = contents.numbers("agreement:number", "i");

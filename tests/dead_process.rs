@@ -96,7 +96,8 @@ fn read(directory: &Path) -> Vec<u64> {
     let mut numbers = Vec::new();
     for buffer in 0..reader.geometry().buffers {
         while let Some(packet) = reader.next(buffer, true) {
-            let header = PacketHeader { timestamp_begin: packet.begin_ns, timestamp_end: packet.end_ns, ..PacketHeader::default() };
+            let header =
+                PacketHeader { timestamp_begin: packet.begin_ns, timestamp_end: packet.end_ns, ..PacketHeader::default() };
             let decoded = decoder.packet(&header, &packet.to_vec()).expect("a packet");
             for event in decoded.events() {
                 let event = event.expect("whole records only");

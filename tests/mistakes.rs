@@ -103,7 +103,10 @@ fn too_little_memory_shows_the_arithmetic() {
     let error = Session::builder("tiny").memory(10_000).print().start().expect_err("10 000 bytes are too few");
     assert!(error.is_memory(), "{error}");
     let message = error.to_string();
-    assert!(message.contains("10000 bytes of memory are too small") && message.contains("give the session at least"), "{message}");
+    assert!(
+        message.contains("10000 bytes of memory are too small") && message.contains("give the session at least"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -121,7 +124,10 @@ fn a_record_beyond_the_limit_is_cut_or_counted() {
     let session = builder.sub_buffer(4096).memory(1 << 20).context(Context::NONE).output(&path).start().expect("a session");
     // The largest record is a quarter of 4096 bytes: a class of 1600 can never be recorded.
     let warnings = session.warnings();
-    assert!(warnings.iter().any(|w| w.contains("mistakes:big is not recorded") && w.contains("larger sub-buffers")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|w| w.contains("mistakes:big is not recorded") && w.contains("larger sub-buffers")),
+        "{warnings:?}"
+    );
     big(1);
     // Texts are cut at a character and marked, slices cut at an element; both are counted.
     request(1, &"ä".repeat(3000));
@@ -142,7 +148,8 @@ fn a_full_disk_ends_the_recording_and_keeps_what_is_whole() {
     if common::is_child(name) {
         // A limit on the size of files does what a full disk does: write(2) is short, then fails.
         let path = std::env::var_os("RINGTRACE_TEST_PATH").expect("a path");
-        let session = Session::builder("full").enable("mistakes:request").memory(8 << 20).sub_buffer(16 << 10).output(path).start();
+        let session =
+            Session::builder("full").enable("mistakes:request").memory(8 << 20).sub_buffer(16 << 10).output(path).start();
         let session = session.expect("a session");
         limit_file_size(200_000); // only now: the rings are a file too
         for id in 0..200_000 {

@@ -84,8 +84,10 @@ fn from_a_signal_handler() {
     let statistics = session.stop().expect("it stops");
     let contents = common::read_by_both(&path);
     assert!(INTERRUPTIONS.load(Ordering::Relaxed) > 100);
-    assert_eq!(contents.counts["places:worked"] + contents.counts["places:interrupted"] + statistics.lost.total(),
-        rounds + INTERRUPTIONS.load(Ordering::Relaxed));
+    assert_eq!(
+        contents.counts["places:worked"] + contents.counts["places:interrupted"] + statistics.lost.total(),
+        rounds + INTERRUPTIONS.load(Ordering::Relaxed)
+    );
     let mut seen = contents.numbers("places:interrupted", "round");
     seen.sort_unstable();
     seen.dedup();
@@ -181,7 +183,11 @@ fn with_a_probe_that_panics() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(!fragile::enabled(), "the probe is still attached");
-    assert!(session.warnings().iter().any(|w| w.contains("places:fragile") && w.contains("panicked")), "{:?}", session.warnings());
+    assert!(
+        session.warnings().iter().any(|w| w.contains("places:fragile") && w.contains("panicked")),
+        "{:?}",
+        session.warnings()
+    );
     sturdy(7); // other probes go on
     let statistics = session.stop().expect("it stops");
     assert_eq!((statistics.events, statistics.lost.panicked, statistics.lost.total()), (4, 1, 1));
@@ -229,7 +235,10 @@ fn context_fields_say_where() {
     session.stop().expect("it stops");
     let contents = common::read_by_both(&path);
     let line = contents.lines.iter().find(|l| l.contains("with_context")).expect("the event");
-    assert!(line.contains(&format!("vpid = {}", std::process::id())) && line.contains("vtid = ") && line.contains("cpu = "), "{line}");
+    assert!(
+        line.contains(&format!("vpid = {}", std::process::id())) && line.contains("vtid = ") && line.contains("cpu = "),
+        "{line}"
+    );
     let names = contents.values("ringtrace:thread_name", "name");
     assert!(names.iter().any(|n| n == "a named thread"), "{names:?}");
 }

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::path::Path;
 use store::Store;
 use trace_ctf::reader::{Entry, Trace};
-use trace_ctf::text::Formatter;
+use trace_ctf::text::Readable;
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 20_000;
@@ -63,14 +63,14 @@ fn work(store: &Store, thread: u64) {
 fn show(path: &Path) -> Result<(), Box<dyn Error>> {
     let trace = Trace::open(path)?;
     let mut counts = std::collections::BTreeMap::new();
-    let mut formatter = Formatter::utc();
+    let mut readable = Readable::utc();
     let mut tail = std::collections::VecDeque::new();
     let mut merge = trace.merge();
     while let Some(entry) = merge.next_entry() {
         if let Entry::Event(event) = entry? {
             *counts.entry(event.name().to_owned()).or_insert(0_u64) += 1;
             let mut line = Vec::new();
-            formatter.event(&event, &mut line);
+            readable.event(&event, &mut line);
             tail.push_back(line);
             if tail.len() > 5 {
                 tail.pop_front();
@@ -84,6 +84,6 @@ fn show(path: &Path) -> Result<(), Box<dyn Error>> {
     for line in tail {
         print!("  {}", String::from_utf8_lossy(&line));
     }
-    println!("the trace is in {}; try: babeltrace2 {0} | tail", path.display());
+    println!("the trace is in {}; babeltrace2 reads it too", path.display());
     Ok(())
 }

@@ -10,7 +10,7 @@ use trace_ctf::text::Formatter;
 /// What a trace holds.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// Lines as `ringtrace view --utc` shows them.
+    /// Lines as `ringtrace view --utc --babeltrace` shows them.
     pub lines: Vec<String>,
     /// Events by name.
     pub counts: BTreeMap<String, u64>,

@@ -5,7 +5,7 @@
 //! `[packet header][content][padding]` by itself.
 //!
 //! The reader's half is [`tsdl`] (metadata text to declared types), [`reader`] (trace directories, streams, packets, events and
-//! their time-ordered merge) and [`text`] (babeltrace2's text form, event class descriptions). It works from the declared
+//! their time-ordered merge) and [`text`] (lines for people and babeltrace2's text form, event class descriptions). It works from the declared
 //! types alone, links no part of the tracer, and takes malformed input for what it is: an [`Error`] that names the stream, the
 //! packet and the byte.
 //!

@@ -36,9 +36,8 @@ fn sites() -> &'static [Site] {
         let mut sites: BTreeMap<usize, Site> = BTreeMap::new();
         for probe in registry::probes() {
             let tracepoint = (probe.tracepoint)();
-            let site = sites
-                .entry(std::ptr::from_ref(tracepoint).addr())
-                .or_insert_with(|| Site { tracepoint, probes: Vec::new() });
+            let site =
+                sites.entry(std::ptr::from_ref(tracepoint).addr()).or_insert_with(|| Site { tracepoint, probes: Vec::new() });
             site.probes.push(NamedProbe { probe, name: probe.name().to_string() });
         }
         Box::new(sites.into_values().collect())
@@ -175,9 +174,7 @@ pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()>
             let name = rule.glob.as_str().to_owned();
             Err(Error::from(Kind::UnknownName { name, near, unprobed: unprobed(rule).into_iter().next() }))
         }
-        Match::Ambiguous { candidates } => {
-            Err(Error::from(Kind::Ambiguous { name: rule.glob.as_str().to_owned(), candidates }))
-        }
+        Match::Ambiguous { candidates } => Err(Error::from(Kind::Ambiguous { name: rule.glob.as_str().to_owned(), candidates })),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::attach;
 use crate::error::{Error, Kind, Result};
 use crate::process;
 use crate::rcu::{self, lock};
+use crate::report;
 use crate::session::Inner;
 use crate::sys;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -83,7 +84,7 @@ extern "C" fn stop_all() {
     for session in attach::sessions().iter() {
         destroy(session, true);
         if let Some(path) = session.announced_path() {
-            eprintln!("ringtrace: {} in {}", session.statistics(), path.display());
+            report::say(format_args!("{} in {}", session.statistics(), path.display()));
         }
     }
 }
@@ -165,7 +166,7 @@ impl Consumer {
         let detached = attach::control().detach_panicked();
         for probe in detached {
             let text = format!("the probe {} ({}) panicked; it is detached", probe.name, probe.probe.location);
-            eprintln!("ringtrace: {text}");
+            report::say(format_args!("{text}"));
             attach::sessions().iter().for_each(|s| s.warn(text.clone()));
         }
     }

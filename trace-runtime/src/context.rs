@@ -33,7 +33,10 @@ impl Context {
     /// The fields of the stream class, in the order in which records have them.
     pub(crate) fn fields(self) -> Vec<ctf::Field> {
         let all = [(Context::VPID, "vpid"), (Context::VTID, "vtid"), (Context::CPU, "cpu")];
-        all.into_iter().filter(|(c, _)| self.contains(*c)).map(|(_, name)| ctf::Field::new(name, ctf::FieldClass::signed(32))).collect()
+        all.into_iter()
+            .filter(|(c, _)| self.contains(*c))
+            .map(|(_, name)| ctf::Field::new(name, ctf::FieldClass::signed(32)))
+            .collect()
     }
 
     pub(crate) fn with_cpu(self) -> Context {

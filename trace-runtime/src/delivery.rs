@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::metadata;
 use crate::output::{Packet, Sink, StreamId};
+use crate::report;
 use crate::ring_buffer::{Losses, Mode, Reader};
 use crate::threads::ThreadNames;
 use std::collections::HashMap;
@@ -128,7 +129,7 @@ impl Delivery {
     /// An error ends the recording: it is kept for whoever asks, and the output gets nothing more.
     fn attempt(&mut self, work: impl FnOnce(&mut Delivery) -> Result<Round>) -> Round {
         work(self).unwrap_or_else(|error| {
-            eprintln!("ringtrace: {}", crate::error::Chain(&error));
+            report::say(format_args!("{}", crate::error::Chain(&error)));
             self.failure = Some(Arc::new(error));
             let _ = self.sink.flush();
             Round::default()

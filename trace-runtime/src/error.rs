@@ -27,12 +27,21 @@ pub(crate) enum Kind {
     #[error("{0}")]
     Memory(String),
     #[error("{action} {}", .path.display())]
-    Io { action: &'static str, path: PathBuf, #[source] source: io::Error },
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error(
         "recording ended: {} cannot be written; what was written before is a complete trace; free space or choose another \
          output, then start a new session", .path.display()
     )]
-    Output { path: PathBuf, #[source] source: io::Error },
+    Output {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("tracing is off in this process: {0}")]
     Off(&'static str),
     #[error("an event of class `{class}` takes at least {least} bytes; the largest record of this session is {limit}")]

@@ -1,6 +1,7 @@
 //! `init()` and the environment variable `RINGTRACE`.
 
 use crate::error::Chain;
+use crate::report;
 use crate::session::Session;
 use std::sync::Mutex;
 
@@ -69,11 +70,11 @@ pub fn init() {
         match builder.announced(announced).start() {
             Ok(session) => {
                 for warning in session.warnings() {
-                    eprintln!("ringtrace: {warning}");
+                    report::say(format_args!("{warning}"));
                 }
                 *crate::rcu::lock(&SESSION) = Some(session);
             }
-            Err(error) => eprintln!("ringtrace: RINGTRACE: {}", Chain(&error)),
+            Err(error) => report::say(format_args!("RINGTRACE: {}", Chain(&error))),
         }
     });
 }

@@ -17,6 +17,7 @@ mod plan;
 mod print;
 mod process;
 mod rcu;
+mod report;
 pub mod ring_buffer;
 mod rule;
 mod session;

@@ -123,10 +123,7 @@ fn field_class(class: &FieldClass, redact: bool) -> ctf::FieldClass {
         FieldClass::Enumeration { bits, signed, labels } => ctf::FieldClass::Enumeration {
             bits,
             signed,
-            labels: labels
-                .iter()
-                .map(|l| ctf::Label { label: l.name.to_owned(), low: l.value, high: l.value })
-                .collect(),
+            labels: labels.iter().map(|l| ctf::Label { label: l.name.to_owned(), low: l.value, high: l.value }).collect(),
         },
         FieldClass::Structure { fields: members } => ctf::FieldClass::Structure(fields(members, redact)),
         FieldClass::Array { element, length } => ctf::FieldClass::Array { element: boxed(element), length: length as u64 },

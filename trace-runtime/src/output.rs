@@ -131,8 +131,7 @@ impl StreamFile {
             file.map_err(|source| Error::from(Kind::Output { path: path.to_owned(), source }))
         };
         let (path, index_path) = (trace.join(&name), trace.join("index").join(format!("{name}.idx")));
-        let mut stream =
-            StreamFile { file: create(&path)?, index: create(&index_path)?, path, len: 0, allocated: 0, packets: 0 };
+        let mut stream = StreamFile { file: create(&path)?, index: create(&index_path)?, path, len: 0, allocated: 0, packets: 0 };
         let written = stream.index.write_all(&index::header());
         written.map_err(|source| Kind::Output { path: index_path, source })?;
         // Readers report the events discarded in a packet as the difference to the packet before it, so a stream begins with

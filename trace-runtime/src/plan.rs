@@ -46,7 +46,10 @@ pub(crate) fn divide(wanted: Wanted) -> Result<(Geometry, Placement)> {
         if fallback < 2 * smallest {
             return Err(too_small(memory, 1, smallest, OVERHEAD));
         }
-        return Ok((Geometry { buffers: 0, sub_buffer: SUB_BUFFER_MIN, sub_buffers: 2, fallback: fallback as u32 }, Placement::Cpu));
+        return Ok((
+            Geometry { buffers: 0, sub_buffer: SUB_BUFFER_MIN, sub_buffers: 2, fallback: fallback as u32 },
+            Placement::Cpu,
+        ));
     }
     let fallback = power_of_two_in(memory / 16).clamp(16 << 10, 1 << 20);
     let reserved = fallback + OVERHEAD;

@@ -167,7 +167,7 @@ fn program() -> String {
 
 /// Returns an error unless the calling thread may wait for probes to end.
 pub(crate) fn may_wait(what: &'static str) -> Result<()> {
-    let nested = trace_registry::sys::thread()
-        .is_some_and(|t| t.nesting.load(Ordering::Relaxed) & !trace_registry::sys::UNTRACED != 0);
+    let nested =
+        trace_registry::sys::thread().is_some_and(|t| t.nesting.load(Ordering::Relaxed) & !trace_registry::sys::UNTRACED != 0);
     if nested { Err(Error::from(Kind::InsideProbe(what))) } else { Ok(()) }
 }

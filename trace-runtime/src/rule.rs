@@ -22,12 +22,7 @@ pub(crate) struct Rule {
 }
 
 /// Words of the whole grammar that this version does not know yet.
-const LATER: [(&str, &str); 4] = [
-    ("if", "filters"),
-    ("max", "rate limits"),
-    ("for", "expiry"),
-    ("1", "sampling (`1 in N`)"),
-];
+const LATER: [(&str, &str); 4] = [("if", "filters"), ("max", "rate limits"), ("for", "expiry"), ("1", "sampling (`1 in N`)")];
 
 impl Rule {
     /// Parses one rule. `offset` is where it begins in `text`.
@@ -54,7 +49,11 @@ impl Rule {
                 let (name, at) = words.next().ok_or_else(|| Error::rule("a level is missing after `level`", text, words.end))?;
                 level = Some(name.parse().map_err(|e: trace_registry::UnknownLevel| Error::rule(e.to_string(), text, at))?);
             } else if let Some((_, what)) = LATER.iter().find(|(w, _)| *w == word) {
-                return Err(Error::rule(format!("{what} are not part of this version; leave out the rest of the rule"), text, at));
+                return Err(Error::rule(
+                    format!("{what} are not part of this version; leave out the rest of the rule"),
+                    text,
+                    at,
+                ));
             } else {
                 return Err(Error::rule(format!("expected `level` or the end of the rule, found `{word}`"), text, at));
             }
@@ -118,7 +117,11 @@ mod tests {
         let rules = Rule::parse_all(" storage:* level info ; !storage:noise;app:request\n;").map_err(|e| e.to_string());
         assert_eq!(
             rules,
-            Ok(vec![rule("storage:*", Some(Level::Info), false), rule("storage:noise", None, true), rule("app:request", None, false)])
+            Ok(vec![
+                rule("storage:*", Some(Level::Info), false),
+                rule("storage:noise", None, true),
+                rule("app:request", None, false)
+            ])
         );
     }
 

@@ -457,7 +457,8 @@ impl Inner {
                 (Box::new(Directory::create(&path, &trace, origin_ns)?), Some(path))
             }
         };
-        let reader = core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
+        let reader =
+            core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
         let mut delivery = Delivery::new(reader, builder.context, sink, journal);
         delivery.describe(&[metadata::thread_name()])?;
         Ok((Channel::new(core, process, plan, builder.context, !builder.sensitive), delivery, path))
@@ -600,6 +601,8 @@ fn uuid() -> [u8; 16] {
 /// `./NAME-TIME.ringtrace`, with a number where that exists.
 fn default_path(name: &str) -> PathBuf {
     let stamp = sys::local_time_stamp();
-    let path = |n: u32| PathBuf::from(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") });
+    let path = |n: u32| {
+        PathBuf::from(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") })
+    };
     (0..1000).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1000))
 }

@@ -11,8 +11,14 @@ pub(crate) const WIPED_HEADER: usize = 64;
 pub(crate) fn map_wiped_on_fork(len: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new private anonymous mapping at an address of the kernel's choice; the advice is for that mapping only.
     unsafe {
-        let start =
-            libc::mmap(core::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        let start = libc::mmap(
+            core::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
         if start == libc::MAP_FAILED {
             return None;
         }
@@ -80,7 +86,8 @@ pub(crate) fn allowed_cpus(limit: u32) -> Vec<u32> {
     // SAFETY: the kernel writes at most as many bytes as the vector has.
     let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, mask.len(), mask.as_mut_ptr()) };
     mask.truncate(usize::try_from(written).unwrap_or(0));
-    let cpus: Vec<u32> = (0..limit).filter(|cpu| mask.get(*cpu as usize / 8).is_some_and(|byte| byte >> (cpu % 8) & 1 == 1)).collect();
+    let cpus: Vec<u32> =
+        (0..limit).filter(|cpu| mask.get(*cpu as usize / 8).is_some_and(|byte| byte >> (cpu % 8) & 1 == 1)).collect();
     if cpus.is_empty() { (0..limit).collect() } else { cpus }
 }
 

@@ -44,9 +44,7 @@ fn local(seconds: i64) -> Option<libc::tm> {
     let seconds: libc::time_t = seconds;
     let mut local = MaybeUninit::<libc::tm>::uninit();
     // SAFETY: `localtime_r` writes `local` unless it returns null.
-    unsafe {
-        if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() { None } else { Some(local.assume_init()) }
-    }
+    unsafe { if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() { None } else { Some(local.assume_init()) } }
 }
 
 /// Seconds that local time is ahead of UTC at `seconds` from 1970.
