@@ -129,9 +129,10 @@ fn anonymous_file() -> io::Result<File> {
 
 #[cfg(not(target_os = "linux"))]
 fn anonymous_file() -> io::Result<File> {
-    use std::sync::atomic::{AtomicU32 as Counter, Ordering as CounterOrdering};
-    static NEXT: Counter = Counter::new(0);
-    let name = format!("ringtrace-{}-{}", std::process::id(), NEXT.fetch_add(1, CounterOrdering::Relaxed));
+    use trace_registry::sync::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: each caller gets another number.
+    let name = format!("ringtrace-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(path)?;

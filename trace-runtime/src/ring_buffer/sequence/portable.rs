@@ -53,6 +53,7 @@ pub(in crate::ring_buffer) unsafe fn append_extended<C: Config>(
 /// # Safety
 ///
 /// None is needed.
-pub(in crate::ring_buffer) unsafe fn switch<C: Config>(_: &Hot, _: u64, _: u32, _: &Switch<'_>, _: u64) -> bool {
+pub(in crate::ring_buffer) unsafe fn switch<C: Config>(_: &Hot, _: u64, _: u32, switch: &Switch<'_>, _: u64) -> bool {
+    let Switch { control: _control, expected: _expected, new: _new, stamp_at: _stamp_at, stores: _stores } = switch;
     false
 }
