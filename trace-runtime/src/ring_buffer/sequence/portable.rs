@@ -1,5 +1,5 @@
 //! No sequences: every function declines.
-#![expect(unsafe_code, reason = "the same signatures as with sequences")]
+#![expect(unsafe_code, clippy::extra_unused_type_parameters, reason = "the same signatures as with sequences")]
 
 use super::{Hot, Switch};
 use crate::ring_buffer::{Config, Outcome};
