@@ -325,13 +325,17 @@ fn append_to<'t, E: Event, const STAGED: usize, const PIECES: usize>(
     let mut storage = Storage::<STAGED, PIECES>::new();
     let mut payload = storage.begin(limit as usize, E::SIZES, redact);
     event.write(&mut payload);
-    let mut finished = payload.finish();
-    for target in targets {
-        // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target itself.
-        unsafe {
-            match &mut finished {
-                Some(finished) => (target.append)(target, finished),
-                None => (target.lose)(target, Loss::TooLarge),
+    match payload.finish() {
+        Some(mut finished) => {
+            for target in targets {
+                // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
+                unsafe { (target.append)(target, &mut finished) };
+            }
+        }
+        None => {
+            for target in targets {
+                // SAFETY: as above.
+                unsafe { (target.lose)(target, Loss::TooLarge) };
             }
         }
     }

@@ -1,11 +1,12 @@
-#![cfg_attr(test, expect(unsafe_code, reason = "tests read pieces by address"))]
+#![expect(unsafe_code, reason = "pieces are initialised one by one, and read by address")]
 //! The payload of one record while it is being made.
 //!
 //! # Invariants
 //!
 //! - PL-1: `used <= staged.len()`, and the bytes `HEADROOM..used` are initialised. The headroom in front of them is
 //!   where an append puts context fields, so that context and first staged bytes are one piece.
-//! - PL-2: `count < pieces.len()`, so that closing the last staged run always finds room.
+//! - PL-2: The first `count` pieces are initialised, and `count < pieces.len()` until the end, so that closing the last staged
+//!   run always finds room.
 //! - PL-3: A piece names bytes that live as long as `'p`, which outlives the append; or it names staged bytes.
 //! - PL-4: The first piece is a staged run that begins at `HEADROOM` (it may be empty).
 
@@ -30,14 +31,10 @@ pub struct Piece {
     pub len: usize,
 }
 
-impl Piece {
-    const EMPTY: Piece = Piece { start: core::ptr::null(), len: 0 };
-}
-
 /// Stack memory of a [`Payload`]: room for `STAGED` bytes (headroom included) and `PIECES` pieces.
 pub struct Storage<const STAGED: usize, const PIECES: usize> {
     staged: [MaybeUninit<u8>; STAGED],
-    pieces: [Piece; PIECES],
+    pieces: [MaybeUninit<Piece>; PIECES],
 }
 
 impl<const STAGED: usize, const PIECES: usize> Storage<STAGED, PIECES> {
@@ -45,7 +42,7 @@ impl<const STAGED: usize, const PIECES: usize> Storage<STAGED, PIECES> {
     #[inline(always)]
     pub const fn new() -> Self {
         const { assert!(STAGED >= HEADROOM && PIECES >= 1) };
-        Storage { staged: [MaybeUninit::uninit(); STAGED], pieces: [Piece::EMPTY; PIECES] }
+        Storage { staged: [MaybeUninit::uninit(); STAGED], pieces: [MaybeUninit::uninit(); PIECES] }
     }
 
     /// Begins a payload of at most `limit` bytes of which the fields take at least `sizes.least`.
@@ -81,7 +78,7 @@ impl<const STAGED: usize, const PIECES: usize> Default for Storage<STAGED, PIECE
 /// counted as too large instead of being written.
 pub struct Payload<'p> {
     staged: &'p mut [MaybeUninit<u8>],
-    pieces: &'p mut [Piece],
+    pieces: &'p mut [MaybeUninit<Piece>],
     used: usize,
     run: usize,
     count: usize,
@@ -136,7 +133,7 @@ impl<'p> Payload<'p> {
         }
         self.close_run();
         if let Some(slot) = self.pieces.get_mut(self.count) {
-            *slot = Piece { start: bytes.as_ptr(), len: bytes.len() };
+            slot.write(Piece { start: bytes.as_ptr(), len: bytes.len() });
             self.count += 1;
             self.total += bytes.len();
         }
@@ -221,7 +218,7 @@ impl<'p> Payload<'p> {
         if self.used > self.run || self.count == 0 {
             if let Some(slot) = self.pieces.get_mut(self.count) {
                 let start = self.staged.as_ptr().cast::<u8>().wrapping_add(self.run);
-                *slot = Piece { start, len: self.used - self.run };
+                slot.write(Piece { start, len: self.used - self.run });
                 self.count += 1;
             }
         }
@@ -236,6 +233,8 @@ impl<'p> Payload<'p> {
         }
         self.close_run();
         let pieces = self.pieces.get_mut(..self.count)?;
+        // SAFETY: PL-2: the first `count` pieces were written.
+        let pieces = unsafe { &mut *(core::ptr::from_mut(pieces) as *mut [Piece]) };
         let first = pieces.first()?.len;
         Some(Finished { pieces, staged: self.staged, first, total: self.total, cut: self.cut })
     }
