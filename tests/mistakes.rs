@@ -80,6 +80,7 @@ fn two_probes_of_one_name_are_named_with_both_places() {
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("two probes are called mistakes:twice"), "{warnings:?}");
     assert_eq!(warnings[0].matches("tests/mistakes.rs:").count(), 2, "{warnings:?}");
+    twice(1);
 }
 
 #[test]
@@ -207,6 +208,7 @@ fn an_error_in_the_environment_leaves_the_program_alone() {
     let (_, messages) = run("off");
     assert_eq!(messages, "");
     let (_, messages) = run("print");
+    assert!(messages.contains("two probes are called mistakes:twice"), "{messages}");
     assert!(messages.contains("mistakes:request") && messages.contains("path=\"/\""), "{messages}");
 }
 

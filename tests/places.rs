@@ -38,9 +38,11 @@ fn session(name: &str, rules: &str, path: &Path) -> Session {
 }
 
 static INTERRUPTIONS: AtomicU64 = AtomicU64::new(0);
+static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_alarm(_: libc::c_int) {
-    interrupted(INTERRUPTIONS.fetch_add(1, Ordering::Relaxed));
+    interrupted(INTERRUPTIONS.fetch_add(1, Ordering::SeqCst));
+    HANDLED.fetch_add(1, Ordering::SeqCst);
 }
 
 #[test]
@@ -81,6 +83,12 @@ fn from_a_signal_handler() {
         threads.into_iter().map(|t| t.join().expect("a thread panicked")).sum()
     });
     set_timer(0);
+    // A pending signal is thrown away; a handler that was interrupted itself is waited for.
+    // SAFETY: concerns the disposition of one signal.
+    unsafe { libc::signal(libc::SIGALRM, libc::SIG_IGN) };
+    while HANDLED.load(Ordering::SeqCst) != INTERRUPTIONS.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
     let statistics = session.stop().expect("it stops");
     let contents = common::read_by_both(&path);
     assert!(INTERRUPTIONS.load(Ordering::Relaxed) > 100);

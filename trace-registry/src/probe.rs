@@ -291,6 +291,9 @@ const SMALL_PIECES: usize = 6;
 /// Encodes `event` once, and appends it to every target; twice, if some targets redact it and others do not.
 #[inline(always)]
 fn record<E: Event>(event: &E, targets: &[Target], limit: u32) {
+    if targets.is_empty() {
+        return; // of a class that no session can record
+    }
     const fn is_small(sizes: Sizes) -> bool {
         sizes.staged <= SMALL_STAGED && sizes.pieces < SMALL_PIECES
     }

@@ -18,6 +18,7 @@ use crate::sys;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use trace_registry::sync::Ordering;
 
 /// What other threads ask of the consumer's.
 pub(crate) enum Request {
@@ -158,7 +159,7 @@ impl Consumer {
     }
 
     fn detach_panicked(&mut self) {
-        let panics = trace_registry::probe::PANICS.load(std::sync::atomic::Ordering::Relaxed);
+        let panics = trace_registry::probe::PANICS.load(Ordering::Relaxed);
         if panics == self.panics {
             return;
         }

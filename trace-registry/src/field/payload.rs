@@ -55,7 +55,7 @@ impl<const STAGED: usize, const PIECES: usize> Storage<STAGED, PIECES> {
             run: HEADROOM,
             count: 0,
             total: 0,
-            left: limit.wrapping_sub(sizes.least),
+            left: limit.saturating_sub(sizes.least),
             redact,
             overflow: sizes.least > limit,
             cut: false,
@@ -327,6 +327,9 @@ mod tests {
         let mut payload = storage.begin(100, Sizes::fixed(9), false);
         payload.stage([0; 9]);
         assert!(payload.finish().is_none(), "nine bytes behind a headroom of 32 do not fit into 40");
-        assert!(storage.begin(8, Sizes::fixed(9), false).finish().is_none());
+        let mut payload = storage.begin(8, Sizes::fixed(9), false);
+        payload.skip(Sizes::fixed(9)); // as an array does before it adds its bytes
+        assert!(payload.piece(&[0; 9]));
+        assert!(payload.finish().is_none(), "the limit is below the least size");
     }
 }

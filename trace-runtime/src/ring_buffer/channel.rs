@@ -80,7 +80,7 @@ impl<C: Config> Channel<C> {
     ///
     /// # Signal safety
     ///
-    /// As for [`append`](super::append).
+    /// As for [`append`](fn@super::append).
     pub fn record(&self, id: u32, payload: &[&[u8]]) -> Outcome {
         let mut pieces = [Piece { start: core::ptr::null(), len: 0 }; MOST_PIECES];
         let Some(pieces) = pieces.get_mut(..payload.len()) else {

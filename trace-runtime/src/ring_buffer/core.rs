@@ -29,7 +29,7 @@ const FEWEST_ENTRIES: usize = 64;
 /// A CPU number beyond this gets no buffer.
 const MOST_ENTRIES: usize = 1 << 16;
 
-/// The ring buffers of one channel, as [`append`](super::append) uses them.
+/// The ring buffers of one channel, as [`append`](fn@super::append) uses them.
 ///
 /// It is not generic: the configuration that it was [created](Core::create) with must be named again at each append.
 #[repr(C)]

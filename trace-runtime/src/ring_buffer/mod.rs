@@ -1,6 +1,6 @@
 //! The ring buffer: event records from any thread and any signal handler into shared memory, at about the price of the stamp.
 //!
-//! Usable without tracepoints through [`Channel`]; the sessions of the run time use [`Core`] and [`append`].
+//! Usable without tracepoints through [`Channel`]; the sessions of the run time use [`Core`] and [`append`](fn@append).
 //!
 //! # Principles
 //!
