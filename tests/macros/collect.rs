@@ -1,8 +1,9 @@
 //! Attaches probes to tracepoints, and keeps what they record.
 
 use ringtrace::{ProbeDescriptor, Tracepoint};
+use std::ptr::NonNull;
 use std::sync::{Mutex, Once};
-use trace_registry::field::Finished;
+use trace_registry::field::{Finished, Piece};
 use trace_registry::probe::{Entry, Loss, ProbeList, Target};
 use trace_registry::read_side::{self, CpuCounters};
 use trace_registry::{registry, sys};
@@ -53,7 +54,9 @@ impl Channel {
     }
 }
 
-unsafe fn append(target: &Target, finished: &mut Finished<'_>) {
+unsafe fn append(target: &Target, pieces: NonNull<Piece>, count: usize, total: usize, cut: bool) {
+    // SAFETY: the arguments of a target's `append`.
+    let finished = unsafe { Finished::from_raw(pieces, count, total, cut) };
     // SAFETY: the channel is the `Collected` of `attach`; the pieces live as long as the payload (PL-3).
     let (collected, record) = unsafe {
         let bytes = |p: &trace_registry::field::Piece| std::slice::from_raw_parts(p.start, p.len);

@@ -2,13 +2,14 @@
 #![expect(unsafe_code, reason = "lists are reached by address, and probe functions are stored without their type")]
 
 use crate::event::{Event, EventClass};
-use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Sizes, Storage};
+use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Piece, Sizes, Storage};
 use crate::level::Level;
 use crate::name::Name;
 use crate::read_side::Section;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::tracepoint::{Gate, Location, Tracepoint, TracepointDescriptor};
 use alloc::boxed::Box;
+use core::ptr::NonNull;
 
 /// A probe function without its type; TP-2 says which type it has.
 pub type ErasedProbe = *const ();
@@ -73,9 +74,12 @@ pub enum Loss {
     Panicked,
 }
 
+/// Appends the payload of an event: its [`Finished::from_raw`], which a function is spared to read from memory.
+pub type Append = unsafe fn(&Target, NonNull<Piece>, usize, usize, bool);
+
 /// Where the events of a probe go: one channel of one session.
 pub struct Target {
-    append: unsafe fn(&Target, &mut Finished<'_>),
+    append: Append,
     lose: unsafe fn(&Target, Loss),
     channel: *const (),
     /// Event ID of the class in the channel's stream class.
@@ -101,7 +105,7 @@ impl Target {
     /// `append` and `lose` may be called with this target from any thread and signal handler, at any time until a grace period
     /// after the list that holds the target was replaced; `channel` stays valid for them that long.
     pub const unsafe fn new(
-        append: unsafe fn(&Target, &mut Finished<'_>),
+        append: Append,
         lose: unsafe fn(&Target, Loss),
         channel: *const (),
         event_id: u32,
@@ -118,14 +122,22 @@ impl Target {
         self.channel
     }
 
-    /// Records `event` here.
+    /// Records `event` here. A panic of its fields is contained and counted as a loss.
     ///
     /// # Signal safety
     ///
     /// That of the event's [`write`](Event::write); the rest is async-signal-safe.
     #[inline(always)]
     pub fn record<E: Event>(&self, event: &E) {
-        record(event, core::slice::from_ref(self), self.limit);
+        if !contain(|| record(event, core::slice::from_ref(self), self.limit)) {
+            self.lose(Loss::Panicked);
+        }
+    }
+
+    /// Counts one firing as lost here.
+    pub fn lose(&self, loss: Loss) {
+        // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
+        unsafe { (self.lose)(self, loss) };
     }
 }
 
@@ -179,21 +191,11 @@ impl Entry {
     /// taken out of service here; the run time detaches it everywhere and reports it.
     #[inline(always)]
     pub fn run<O: ProbeOutput>(&self, probe: impl FnOnce() -> O) {
-        #[cfg(feature = "std")]
-        {
-            // Unwind safety: the arguments are `Copy`, and nothing of ours is half changed when a probe panics.
-            let run = core::panic::AssertUnwindSafe(|| probe().record(self));
-            if let Err(panic) = std::panic::catch_unwind(run) {
-                self.panicked();
-                // The payload's destructor is foreign code that may panic again.
-                core::mem::forget(panic);
-            }
+        if !contain(|| probe().record(self)) {
+            self.panicked();
         }
-        #[cfg(not(feature = "std"))]
-        probe().record(self);
     }
 
-    #[cfg(feature = "std")]
     #[cold]
     fn panicked(&self) {
         self.function.store(core::ptr::null_mut(), Ordering::Relaxed);
@@ -206,10 +208,26 @@ impl Entry {
     /// Counts one firing as lost in each target.
     pub fn lose(&self, loss: Loss) {
         for target in &self.targets {
-            // SAFETY: the duty of `Target::new`: the entry is in a list that the caller is reading.
-            unsafe { (target.lose)(target, loss) };
+            target.lose(loss);
         }
     }
+}
+
+/// Runs `work`. Returns false if it panicked.
+#[inline(always)]
+fn contain(work: impl FnOnce()) -> bool {
+    #[cfg(feature = "std")]
+    {
+        // Unwind safety: arguments of tracepoints are `Copy`, and nothing of ours is half changed when a probe panics.
+        if let Err(panic) = std::panic::catch_unwind(core::panic::AssertUnwindSafe(work)) {
+            // The payload's destructor is foreign code that may panic again.
+            core::mem::forget(panic);
+            return false;
+        }
+    }
+    #[cfg(not(feature = "std"))]
+    work();
+    true
 }
 
 /// Panics of probes in this process: the run time looks for those to detach when the number has changed.
@@ -329,16 +347,16 @@ fn append_to<'t, E: Event, const STAGED: usize, const PIECES: usize>(
     let mut payload = storage.begin(limit as usize, E::SIZES, redact);
     event.write(&mut payload);
     match payload.finish() {
-        Some(mut finished) => {
+        Some(mut encoded) => {
             for target in targets {
+                let Finished { pieces, count, total, cut, .. } = encoded.finished();
                 // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
-                unsafe { (target.append)(target, &mut finished) };
+                unsafe { (target.append)(target, pieces, count, total, cut) };
             }
         }
         None => {
             for target in targets {
-                // SAFETY: as above.
-                unsafe { (target.lose)(target, Loss::TooLarge) };
+                target.lose(Loss::TooLarge);
             }
         }
     }

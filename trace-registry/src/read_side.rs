@@ -116,10 +116,12 @@ pub fn phase() -> usize {
     (STATE.phase.load(Ordering::Relaxed) & 1) as usize
 }
 
-/// A read-side critical section. Dropping it leaves.
+/// A read-side critical section, until [`leave`](Self::leave). It has no destructor, which would keep it in memory: what runs in
+/// a section contains its panics. One that is never left (a longjmp out of a probe) ends all reclaiming, and nothing else.
 ///
 /// One word, so that it stays in a register: the counters of its phase on CPU 0. Those of the other CPUs follow at the stride
 /// of the table.
+#[must_use]
 pub struct Section {
     counters: NonNull<PhaseCounters>,
     /// It nests on the stack of one thread.
@@ -179,6 +181,14 @@ impl Section {
         }
     }
 
+    /// Leaves the section.
+    #[inline(always)]
+    pub fn leave(self) {
+        compiler_fence(Ordering::SeqCst);
+        // x86-64 keeps a store behind earlier loads and stores, so the addition by rseq is a release.
+        self.count(Side::Leave);
+    }
+
     #[inline(always)]
     fn count(&self, side: Side) {
         if !self.try_count(side) {
@@ -207,14 +217,5 @@ impl Section {
                 counters.leave_locked.fetch_add(1, Ordering::Release);
             }
         }
-    }
-}
-
-impl Drop for Section {
-    #[inline(always)]
-    fn drop(&mut self) {
-        compiler_fence(Ordering::SeqCst);
-        // x86-64 keeps a store behind earlier loads and stores, so the addition by rseq is a release.
-        self.count(Side::Leave);
     }
 }

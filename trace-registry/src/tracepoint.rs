@@ -184,8 +184,10 @@ fn nest(run: impl FnOnce(&Section)) -> bool {
     thread.nesting.store(nesting + 1, Ordering::Relaxed);
     if let Some(section) = read_side::enter() {
         run(&section);
+        section.leave();
     }
-    thread.nesting.store(nesting, Ordering::Relaxed);
+    // Loaded again rather than kept in a register meanwhile.
+    thread.nesting.store(thread.nesting.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
     true
 }
 

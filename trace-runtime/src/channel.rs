@@ -10,11 +10,12 @@ use crate::rcu::lock;
 use crate::ring_buffer::{self, ClockKind, Config, Core, Geometry, HeaderKind, Mode, Outcome, Placement};
 use std::fs::File;
 use std::io;
+use std::ptr::NonNull;
 use std::sync::Mutex;
 use trace_ctf::schema as ctf;
 use trace_registry::event_id::{EventIds, EventKey};
-use trace_registry::field::Finished;
-use trace_registry::probe::{Loss, Target};
+use trace_registry::field::{Finished, Piece};
+use trace_registry::probe::{Append, Loss, Target};
 use trace_registry::sync::{AtomicU64, Ordering};
 use trace_registry::{EventClass, Level};
 
@@ -35,8 +36,6 @@ pub(crate) struct Channel {
     /// Records in which a value was cut.
     cut: AtomicU64,
 }
-
-type Append = unsafe fn(&Target, &mut Finished<'_>);
 
 impl Channel {
     pub(crate) fn new(core: Core, process: &'static Process, plan: Plan, context: Context, redact: bool) -> Channel {
@@ -182,10 +181,10 @@ impl Plan {
 /// # Signal safety
 ///
 /// Async-signal-safe and wait-free.
-unsafe fn append<C: Config, const CONTEXT: u8>(target: &Target, payload: &mut Finished<'_>) {
+unsafe fn append<C: Config, const CONTEXT: u8>(target: &Target, pieces: NonNull<Piece>, count: usize, total: usize, cut: bool) {
     // SAFETY: the caller's duty.
-    let channel = unsafe { &*target.channel().cast::<Channel>() };
-    let (tid, context) = channel.context.put::<CONTEXT>(channel.process, payload);
+    let (channel, mut payload) = unsafe { (&*target.channel().cast::<Channel>(), Finished::from_raw(pieces, count, total, cut)) };
+    let (tid, context) = channel.context.put::<CONTEXT>(channel.process, &mut payload);
     let total = payload.total() + context;
     // SAFETY: the pieces name initialised bytes that outlive this call (PL-1, PL-3), `total` is their sum, and `C` is the
     // configuration that the core was created with.

@@ -15,7 +15,7 @@ mod text;
 
 pub use class::{Base, FieldClass, FieldDescriptor, Label, VariantOption};
 pub use enumeration::{enumeration, enumeration_sizes, write_enumeration};
-pub use payload::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage};
+pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage};
 pub use text::{DEBUG_LIMIT, Formatted};
 
 /// A type that can be a field of an event.

@@ -9,10 +9,12 @@
 //!   run always finds room.
 //! - PL-3: A piece names bytes that live as long as `'p`, which outlives the append; or it names staged bytes.
 //! - PL-4: The first piece is a staged run that begins at `HEADROOM` (it may be empty).
+//! - PL-5: A [`Finished`] names the pieces of an [`Encoded`] that is borrowed meanwhile, the first without context.
 
 use super::Sizes;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
+use core::ptr::NonNull;
 
 /// Bytes in front of the staged payload that belong to the append: context fields go there.
 pub const HEADROOM: usize = 32;
@@ -217,7 +219,7 @@ impl<'p> Payload<'p> {
         // PL-4: the first run is kept even when it is empty.
         if self.used > self.run || self.count == 0 {
             if let Some(slot) = self.pieces.get_mut(self.count) {
-                let start = self.staged.as_ptr().cast::<u8>().wrapping_add(self.run);
+                let start = self.staged.as_mut_ptr().cast::<u8>().wrapping_add(self.run);
                 slot.write(Piece { start, len: self.used - self.run });
                 self.count += 1;
             }
@@ -227,7 +229,7 @@ impl<'p> Payload<'p> {
 
     /// Ends the payload. `None`: it does not fit.
     #[inline(always)]
-    pub fn finish(mut self) -> Option<Finished<'p>> {
+    pub fn finish(mut self) -> Option<Encoded<'p>> {
         if self.overflow {
             return None;
         }
@@ -235,22 +237,58 @@ impl<'p> Payload<'p> {
         let pieces = self.pieces.get_mut(..self.count)?;
         // SAFETY: PL-2: the first `count` pieces were written.
         let pieces = unsafe { &mut *(core::ptr::from_mut(pieces) as *mut [Piece]) };
-        let first = pieces.first()?.len;
-        Some(Finished { pieces, staged: self.staged, first, total: self.total, cut: self.cut })
+        let first = *pieces.first()?;
+        Some(Encoded { pieces, first, total: self.total, cut: self.cut })
     }
 }
 
-/// A payload that is ready to be appended to ring buffers.
-pub struct Finished<'p> {
+/// A payload that is complete.
+pub struct Encoded<'p> {
     pieces: &'p mut [Piece],
-    staged: &'p mut [MaybeUninit<u8>],
-    /// Bytes of the first staged run.
-    first: usize,
+    /// The first piece as it is without context.
+    first: Piece,
     total: usize,
     cut: bool,
 }
 
+impl Encoded<'_> {
+    /// Lends the payload, without any context that was put in front of it before.
+    #[inline(always)]
+    pub fn finished(&mut self) -> Finished<'_> {
+        if let Some(first) = self.pieces.first_mut() {
+            *first = self.first;
+        }
+        Finished {
+            pieces: NonNull::from(&mut *self.pieces).cast(),
+            count: self.pieces.len(),
+            total: self.total,
+            cut: self.cut,
+            borrowed: PhantomData,
+        }
+    }
+}
+
+/// A payload on its way into a ring buffer: all in registers.
+pub struct Finished<'p> {
+    /// PL-5: the pieces, at least one, of which the first begins at `HEADROOM` of a staging buffer.
+    pub(crate) pieces: NonNull<Piece>,
+    pub(crate) count: usize,
+    pub(crate) total: usize,
+    pub(crate) cut: bool,
+    borrowed: PhantomData<&'p mut [Piece]>,
+}
+
 impl Finished<'_> {
+    /// Puts a payload together again that was taken apart to be passed in registers.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those that a [`Target`](crate::probe::Target) hands to its `append`, which this is called from, once.
+    #[inline(always)]
+    pub unsafe fn from_raw(pieces: NonNull<Piece>, count: usize, total: usize, cut: bool) -> Self {
+        Finished { pieces, count, total, cut, borrowed: PhantomData }
+    }
+
     /// Bytes of the payload, without context.
     #[inline(always)]
     pub fn total(&self) -> usize {
@@ -266,22 +304,20 @@ impl Finished<'_> {
     /// The pieces, in order.
     #[inline(always)]
     pub fn pieces(&self) -> &[Piece] {
-        self.pieces
+        // SAFETY: PL-5, and PL-2 of the payload that they are of.
+        unsafe { core::slice::from_raw_parts(self.pieces.as_ptr(), self.count) }
     }
 
-    /// Puts `words` in front of the payload, in place of any context put there before.
+    /// Puts `words` in front of the payload; once.
     #[inline(always)]
     pub fn set_context<const N: usize>(&mut self, words: [u32; N]) {
         const { assert!(N * 4 <= HEADROOM) };
-        for (i, word) in words.into_iter().enumerate() {
-            let at = HEADROOM - N * 4 + i * 4;
-            if let Some(place) = self.staged.get_mut(at..).and_then(|r| r.first_chunk_mut::<4>()) {
-                *place = word.to_ne_bytes().map(MaybeUninit::new);
-            }
-        }
-        let start = self.staged.as_ptr().cast::<u8>().wrapping_add(HEADROOM - N * 4);
-        if let Some(first) = self.pieces.first_mut() {
-            *first = Piece { start, len: N * 4 + self.first };
+        // SAFETY: PL-5: `HEADROOM` bytes lie in front of the first piece, in the same buffer, which the payload borrows.
+        unsafe {
+            let first = self.pieces.as_mut();
+            let start = first.start.cast_mut().sub(N * 4);
+            start.cast::<[u32; N]>().write_unaligned(words);
+            *first = Piece { start, len: first.len + N * 4 };
         }
     }
 }
@@ -306,13 +342,14 @@ mod tests {
         payload.stage([3]);
         let mut done = payload.finish().expect("it fits");
         let mut expected = [&[1, 2][..], &text, &[3]].concat();
-        assert_eq!(bytes(&done), expected);
-        assert_eq!(done.total(), 43);
-        done.set_context([0x0403_0201, 5]);
-        done.set_context([0x0403_0201u32.to_le()]);
+        assert_eq!(bytes(&done.finished()), expected);
+        assert_eq!(done.finished().total(), 43);
+        done.finished().set_context([0x0403_0201, 5]);
+        let mut again = done.finished();
+        again.set_context([0x0403_0201u32.to_le()]);
         expected.splice(0..0, [1, 2, 3, 4]);
-        assert_eq!(bytes(&done), expected);
-        assert_eq!(done.total(), 43);
+        assert_eq!(bytes(&again), expected);
+        assert_eq!(again.total(), 43);
     }
 
     #[test]

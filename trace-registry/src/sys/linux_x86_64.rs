@@ -67,19 +67,18 @@ pub fn block_offset() -> isize {
     offset
 }
 
-#[inline(always)]
-fn thread_pointer() -> *const u8 {
-    let pointer;
-    // SAFETY: on x86-64 ELF the word at fs:0 is the thread pointer itself.
-    unsafe { asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
-    pointer
-}
-
 /// Returns this thread's block.
 #[inline(always)]
 pub fn thread() -> Option<&'static ThreadBlock> {
-    // SAFETY: SYS-1. The reference is used by this thread only, and not kept.
-    Some(unsafe { &*thread_pointer().offset(block_offset()).cast::<ThreadBlock>() })
+    let block: *const ThreadBlock;
+    // SAFETY: on x86-64 ELF the word at fs:0 is the thread pointer itself; SYS-1. The reference is used by this thread only,
+    // and not kept.
+    unsafe {
+        asm!("mov {0}, qword ptr fs:[0]",
+             concat!("add {0}, qword ptr [rip + \"", block_symbol!(), "\"@GOTTPOFF]"),
+             out(reg) block, options(pure, readonly, nostack));
+        Some(&*block)
+    }
 }
 
 /// Finds the rseq area. Returns whether the calling thread is registered.
