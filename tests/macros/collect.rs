@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, Once};
 use trace_registry::field::{Finished, Piece};
 use trace_registry::probe::{Entry, Loss, ProbeList, Target};
-use trace_registry::read_side::{self, CpuCounters};
+use trace_registry::read_side::{self, CpuCounters, Header};
 use trace_registry::{registry, sys};
 
 /// What one target was given.
@@ -88,8 +88,9 @@ pub(crate) fn attach<T: Tracepoint>(channels: &[Channel]) {
         sys::init();
         // SAFETY: a table of one zeroed entry that is never freed; nobody counts by rseq.
         unsafe {
-            let table = Box::leak(Box::new(std::mem::zeroed::<CpuCounters>()));
-            read_side::install(table, 1, 0);
+            let header = std::ptr::from_mut(Box::leak(Box::new(std::mem::zeroed::<[CpuCounters; 2]>()))).cast::<Header>();
+            (*header).generation.store(1, std::sync::atomic::Ordering::Relaxed);
+            read_side::install(header, 1, 0);
         }
     });
     let target = |channel: &Channel| {

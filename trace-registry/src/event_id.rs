@@ -42,6 +42,13 @@ impl EventIds {
         (self.0.len() as u32 - 1, true)
     }
 
+    /// Takes back the ID that was assigned last, because its class could not be described. Others stay.
+    pub fn take_back(&mut self, id: u32) {
+        if id as usize + 1 == self.0.len() {
+            self.0.pop();
+        }
+    }
+
     /// Returns the assigned classes; the index is the ID.
     pub fn classes(&self) -> &[EventKey] {
         &self.0

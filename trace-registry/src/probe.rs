@@ -129,7 +129,7 @@ impl Target {
     /// That of the event's [`write`](Event::write); the rest is async-signal-safe.
     #[inline(always)]
     pub fn record<E: Event>(&self, event: &E) {
-        if !contain(|| record(event, core::slice::from_ref(self), self.limit)) {
+        if !contain(|| record(event, core::slice::from_ref(self))) {
             self.lose(Loss::Panicked);
         }
     }
@@ -147,14 +147,12 @@ pub struct Entry {
     function: AtomicPtr<()>,
     probe: &'static ProbeDescriptor,
     targets: Box<[Target]>,
-    limit: u32,
 }
 
 impl Entry {
     /// Makes an entry. With no target the probe runs, and what it returns goes nowhere.
     pub fn new(probe: &'static ProbeDescriptor, targets: Box<[Target]>) -> Entry {
-        let limit = targets.iter().map(|t| t.limit).min().unwrap_or(0);
-        Entry { function: AtomicPtr::new((probe.function)().cast_mut()), probe, targets, limit }
+        Entry { function: AtomicPtr::new((probe.function)().cast_mut()), probe, targets }
     }
 
     /// Returns the probe.
@@ -281,7 +279,7 @@ impl<E: Event> ProbeOutput for E {
     const LEAST: usize = E::SIZES.least;
     #[inline(always)]
     fn record(self, entry: &Entry) {
-        record(&self, &entry.targets, entry.limit);
+        record(&self, &entry.targets);
     }
 }
 
@@ -306,9 +304,9 @@ impl ProbeOutput for () {
 const SMALL_STAGED: usize = 64;
 const SMALL_PIECES: usize = 6;
 
-/// Encodes `event` once, and appends it to every target; twice, if some targets redact it and others do not.
+/// Encodes `event` and appends it to every target: once for those that share a limit, and redact it or do not.
 #[inline(always)]
-fn record<E: Event>(event: &E, targets: &[Target], limit: u32) {
+fn record<E: Event>(event: &E, targets: &[Target]) {
     if targets.is_empty() {
         return; // of a class that no session can record
     }
@@ -316,23 +314,23 @@ fn record<E: Event>(event: &E, targets: &[Target], limit: u32) {
         sizes.staged <= SMALL_STAGED && sizes.pieces < SMALL_PIECES
     }
     if const { is_small(E::SIZES) } {
-        record_in::<E, { HEADROOM + SMALL_STAGED }, SMALL_PIECES>(event, targets, limit);
+        record_in::<E, { HEADROOM + SMALL_STAGED }, SMALL_PIECES>(event, targets);
     } else {
-        record_in::<E, { HEADROOM + MAX_STAGED }, MAX_PIECES>(event, targets, limit);
+        record_in::<E, { HEADROOM + MAX_STAGED }, MAX_PIECES>(event, targets);
     }
 }
 
 #[inline(always)]
-fn record_in<E: Event, const STAGED: usize, const PIECES: usize>(event: &E, targets: &[Target], limit: u32) {
-    if const { E::DESCRIPTION.is_sensitive() } {
-        for redact in [false, true] {
-            let wanted = |t: &&Target| t.redact == redact;
-            if targets.iter().any(|t| wanted(&t)) {
-                append_to::<E, STAGED, PIECES>(event, targets.iter().filter(wanted), limit, redact);
-            }
+fn record_in<E: Event, const STAGED: usize, const PIECES: usize>(event: &E, targets: &[Target]) {
+    if const { E::SIZES.fixed && !E::DESCRIPTION.is_sensitive() } {
+        // The same bytes for all; a channel that cannot take them counts them.
+        return append_to::<E, STAGED, PIECES>(event, targets.iter(), u32::MAX, false);
+    }
+    for (i, leader) in targets.iter().enumerate() {
+        let same = |t: &&Target| t.limit == leader.limit && t.redact == leader.redact;
+        if !targets.iter().take(i).any(|t| same(&t)) {
+            append_to::<E, STAGED, PIECES>(event, targets.iter().skip(i).filter(same), leader.limit, leader.redact);
         }
-    } else {
-        append_to::<E, STAGED, PIECES>(event, targets.iter(), limit, false);
     }
 }
 

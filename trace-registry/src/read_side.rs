@@ -16,9 +16,9 @@
 //! - RS-1: A word is changed either by rseq additions on its own CPU or by locked additions, never by both: a plain addition
 //!   that meets a locked one on another CPU loses it, and its grace period never ends.
 //! - RS-2: A leave uses the phase and the table of its enter.
-//! - RS-3: [`enter`] orders its addition before the reads of the section: by the writer's membarrier where the addition was by
+//! - RS-3: Entering orders its addition before the reads of the section: by the writer's membarrier where the addition was by
 //!   rseq, by the locked addition and a fence otherwise.
-//! - RS-4: The table is wiped in a forked child (MADV_WIPEONFORK), so that readers of the parent do not count there.
+//! - RS-4: Header and table are wiped in a forked child (MADV_WIPEONFORK), where no reader enters then.
 //!
 //! # References
 //!
@@ -53,10 +53,21 @@ pub struct CpuCounters {
 
 static_assertions::const_assert_eq!(core::mem::size_of::<CpuCounters>(), 64);
 
+/// What lies in front of the counters.
+#[repr(C, align(64))]
+pub struct Header {
+    /// 0 in a forked child, where no reader enters.
+    pub generation: AtomicU64,
+    reserved: [AtomicU64; 7],
+}
+
+static_assertions::const_assert_eq!(core::mem::size_of::<Header>(), 64);
+
 /// What readers load, in one cache line.
 #[repr(C, align(64))]
 struct State {
-    counters: AtomicPtr<CpuCounters>,
+    /// Followed by the counters.
+    header: AtomicPtr<Header>,
     /// Entries of the table; at least 1 once there is one.
     entries: AtomicU32,
     /// CPUs below this number count by rseq; 0 where membarrier(2) is missing.
@@ -65,7 +76,7 @@ struct State {
 }
 
 static STATE: State = State {
-    counters: AtomicPtr::new(ptr::null_mut()),
+    header: AtomicPtr::new(ptr::null_mut()),
     entries: AtomicU32::new(0),
     sequenced: AtomicU32::new(0),
     phase: AtomicU32::new(0),
@@ -75,13 +86,14 @@ static STATE: State = State {
 ///
 /// # Safety
 ///
-/// `counters` points to `entries` zeroed entries (at least 1) that stay mapped for the rest of the process. `sequenced` (at most
-/// `entries`) is 0 unless the process is registered for membarrier's private expedited command, and every writer uses it.
-pub unsafe fn install(counters: *mut CpuCounters, entries: u32, sequenced: u32) {
+/// `header` points to a header that is not zero, followed by `entries` zeroed [`CpuCounters`] (at least 1), all of which stay
+/// mapped for the rest of the process. `sequenced` (at most `entries`) is 0 unless the process is registered for membarrier's
+/// private expedited command, and every writer uses it. It is called once.
+pub unsafe fn install(header: *mut Header, entries: u32, sequenced: u32) {
     STATE.entries.store(entries, Ordering::Relaxed);
     STATE.sequenced.store(sequenced, Ordering::Relaxed);
-    // Release: orders the two stores above. Pairs with the Acquire load in `enter`.
-    STATE.counters.store(counters, Ordering::Release);
+    // Release: orders the two stores above. Pairs with the Acquire loads in `enter` and `counters`.
+    STATE.header.store(header, Ordering::Release);
 }
 
 /// Lets readers on CPUs below `sequenced` count by rseq from now on.
@@ -93,12 +105,12 @@ pub fn set_sequenced(sequenced: u32) {
 
 /// Returns the table for the writer; empty before [`install`].
 pub fn counters() -> &'static [CpuCounters] {
-    let table = STATE.counters.load(Ordering::Acquire);
-    if table.is_null() {
+    let header = STATE.header.load(Ordering::Acquire);
+    if header.is_null() {
         return &[];
     }
-    // SAFETY: `install`: that many entries, mapped for ever; all fields are atomics.
-    unsafe { core::slice::from_raw_parts(table, STATE.entries.load(Ordering::Relaxed) as usize) }
+    // SAFETY: `install`: that many entries behind the header, mapped for ever; all fields are atomics.
+    unsafe { core::slice::from_raw_parts(header.add(1).cast(), STATE.entries.load(Ordering::Relaxed) as usize) }
 }
 
 /// Returns whether readers may count by rseq, so that the writer needs membarrier(2).
@@ -116,12 +128,10 @@ pub fn phase() -> usize {
     (STATE.phase.load(Ordering::Relaxed) & 1) as usize
 }
 
-/// A read-side critical section, until [`leave`](Self::leave). It has no destructor, which would keep it in memory: what runs in
-/// a section contains its panics. One that is never left (a longjmp out of a probe) ends all reclaiming, and nothing else.
+/// A read-side critical section.
 ///
 /// One word, so that it stays in a register: the counters of its phase on CPU 0. Those of the other CPUs follow at the stride
 /// of the table.
-#[must_use]
 pub struct Section {
     counters: NonNull<PhaseCounters>,
     /// It nests on the stack of one thread.
@@ -134,20 +144,36 @@ enum Side {
     Leave,
 }
 
-/// Enters a read-side critical section. `None` before the run time has [installed](install) the counters.
+/// Runs `run` in a read-side critical section. Does nothing before the run time has [installed](install) the counters, and in a
+/// forked child, where the table is wiped.
+///
+/// There is no destructor that leaves, which would keep the section in memory: `run` contains its panics. A section that is
+/// never left (a longjmp out of a probe) ends all reclaiming, and nothing else.
 ///
 /// # Signal safety
 ///
 /// Async-signal-safe; no registration, no allocation. Wait-free: a sequence that was aborted is tried twice more, then counted
 /// by a locked addition.
 #[inline(always)]
-pub fn enter() -> Option<Section> {
+pub fn section(run: impl FnOnce(&Section)) {
+    if let Some(section) = enter() {
+        run(&section);
+        section.leave();
+    }
+}
+
+#[inline(always)]
+fn enter() -> Option<Section> {
     // Acquire: orders what `install` stored before. Pairs with its Release store.
-    let table = NonNull::new(STATE.counters.load(Ordering::Acquire))?;
+    let header = NonNull::new(STATE.header.load(Ordering::Acquire))?;
+    // SAFETY: `install`: mapped for ever.
+    if unsafe { header.as_ref() }.generation.load(Ordering::Relaxed) == 0 {
+        return None; // RS-4
+    }
     // Relaxed: a stale phase is what the writer's second pass is for.
     let phase = (STATE.phase.load(Ordering::Relaxed) & 1) as usize;
-    // SAFETY: the table has at least one entry, and an entry two phases.
-    let counters = unsafe { table.cast::<PhaseCounters>().add(phase) };
+    // SAFETY: behind the header lies at least one entry, and an entry has two phases.
+    let counters = unsafe { header.add(1).cast::<PhaseCounters>().add(phase) };
     let section = Section { counters, here: PhantomData };
     section.count(Side::Enter);
     // RS-3: the compiler keeps the reads of the section behind the addition; the writer's membarrier makes the CPU do so.
@@ -181,9 +207,8 @@ impl Section {
         }
     }
 
-    /// Leaves the section.
     #[inline(always)]
-    pub fn leave(self) {
+    fn leave(self) {
         compiler_fence(Ordering::SeqCst);
         // x86-64 keeps a store behind earlier loads and stores, so the addition by rseq is a release.
         self.count(Side::Leave);

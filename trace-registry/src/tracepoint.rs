@@ -182,10 +182,7 @@ fn nest(run: impl FnOnce(&Section)) -> bool {
         return nesting & sys::UNTRACED != 0;
     }
     thread.nesting.store(nesting + 1, Ordering::Relaxed);
-    if let Some(section) = read_side::enter() {
-        run(&section);
-        section.leave();
-    }
+    read_side::section(run);
     // Loaded again rather than kept in a register meanwhile.
     thread.nesting.store(thread.nesting.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
     true
@@ -194,13 +191,9 @@ fn nest(run: impl FnOnce(&Section)) -> bool {
 #[cold]
 #[inline(never)]
 fn count_nested(gate: &Gate) {
-    let Some(section) = read_side::enter() else {
-        return;
-    };
-    let Some(list) = ProbeList::of(gate, &section) else {
-        return;
-    };
-    for entry in list.entries() {
-        entry.lose(Loss::Nested);
-    }
+    read_side::section(|section| {
+        for entry in ProbeList::of(gate, section).into_iter().flat_map(ProbeList::entries) {
+            entry.lose(Loss::Nested);
+        }
+    });
 }

@@ -85,12 +85,13 @@ impl Control {
         table().store(Arc::new(kept));
     }
 
-    /// Makes and publishes the lists of all tracepoints with a probe that `concerns`. On an error the lists stay as they were.
-    pub(crate) fn publish(&mut self, concerns: impl Fn(&NamedProbe) -> bool) -> Result<()> {
+    /// Makes and publishes the lists of all tracepoints with a probe that `concerns`. It cannot fail: what a session cannot
+    /// record is left out of its lists, and the session warns ([`Inner::prepare`] tells beforehand).
+    pub(crate) fn publish(&mut self, concerns: impl Fn(&NamedProbe) -> bool) {
         let sessions = sessions();
         let mut lists = Vec::new();
         for site in sites().iter().filter(|s| s.probes.iter().any(&concerns)) {
-            lists.push((site.tracepoint, self.list(site, &sessions)?));
+            lists.push((site.tracepoint, self.list(site, &sessions)));
         }
         let mut retired = 0;
         for (tracepoint, list) in lists {
@@ -100,11 +101,10 @@ impl Control {
         if retired >= rcu::RETIRED_HASTE {
             crate::consumer::hurry();
         }
-        Ok(())
     }
 
     /// The list of one tracepoint; `None`: no session wants any of its probes.
-    fn list(&self, site: &Site, sessions: &[Arc<Inner>]) -> Result<Option<ProbeList>> {
+    fn list(&self, site: &Site, sessions: &[Arc<Inner>]) -> Option<ProbeList> {
         let mut entries = Vec::new();
         for named in site.probes.iter().filter(|p| !self.is_detached(p.probe)) {
             let mut wanted = false;
@@ -112,14 +112,14 @@ impl Control {
             for session in sessions.iter().filter(|s| s.is_recording()) {
                 if session.wants(named) {
                     wanted = true;
-                    targets.extend(session.target(named)?);
+                    targets.extend(session.target(named));
                 }
             }
             if wanted {
                 entries.push(Entry::new(named.probe, targets.into_boxed_slice()));
             }
         }
-        Ok((!entries.is_empty()).then(|| ProbeList::new(entries.into_boxed_slice())))
+        (!entries.is_empty()).then(|| ProbeList::new(entries.into_boxed_slice()))
     }
 
     fn is_detached(&self, probe: &ProbeDescriptor) -> bool {
@@ -132,8 +132,7 @@ impl Control {
         let panicked = |p: &&NamedProbe| p.probe.panics.load(Ordering::Relaxed) > 0;
         let new: Vec<_> = probes().filter(panicked).filter(|p| !self.is_detached(p.probe)).collect();
         self.detached.extend(new.iter().map(|p| std::ptr::from_ref(p.probe).addr()));
-        // An error here is of another session; that probe is then out of service by its null function all the same.
-        let _ = self.publish(|p| new.iter().any(|n| std::ptr::eq(n.probe, p.probe)));
+        self.publish(|p| new.iter().any(|n| std::ptr::eq(n.probe, p.probe)));
         new
     }
 }

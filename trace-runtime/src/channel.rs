@@ -68,10 +68,15 @@ impl Channel {
         if least > self.payload_limit() {
             return Err(Kind::ClassTooLarge { class: class.name, least, limit: self.payload_limit() }.into());
         }
-        let (id, new) = lock(&self.ids).assign(EventKey { name: name.to_owned(), level, class });
+        // Held until the class is described: nobody else may use the ID before (JR-1).
+        let mut ids = lock(&self.ids);
+        let (id, new) = ids.assign(EventKey { name: name.to_owned(), level, class });
         if new {
             let of = |stream| metadata::event(stream, id, name, level, class, self.redact);
-            describe([of(metadata::RINGS), of(metadata::FALLBACK)])?;
+            if let Err(error) = describe([of(metadata::RINGS), of(metadata::FALLBACK)]) {
+                ids.take_back(id);
+                return Err(error);
+            }
         }
         Ok(id)
     }

@@ -6,12 +6,13 @@
 //! # Invariants
 //!
 //! - CO-1: Only this thread reads rings and moves their `consumed` positions.
-//! - CO-2: It holds neither the control lock nor a delivery lock while it waits for a grace period (WR-2).
+//! - CO-2: It holds neither the control lock nor a delivery lock while it waits for a grace period (WR-2), and waits for none
+//!   without limit.
 
 use crate::attach;
 use crate::error::{Error, Kind, Result};
 use crate::process;
-use crate::rcu::{self, lock};
+use crate::rcu::{self, Reclaimer, lock};
 use crate::report;
 use crate::session::Inner;
 use crate::sys;
@@ -39,6 +40,7 @@ pub(crate) fn ensure_running() -> Result<()> {
         let (sender, receiver) = channel();
         let body = move || {
             sys::mark_thread_untraced();
+            let _end = AtEnd;
             Consumer::new(receiver).run();
         };
         sys::spawn_with_signals_blocked("ringtrace", body)
@@ -47,6 +49,16 @@ pub(crate) fn ensure_running() -> Result<()> {
         sys::at_exit(stop_all);
     }
     Ok(())
+}
+
+/// If the thread ends, which only a bug makes it do, nothing is recorded any more, rather than recorded for nobody.
+struct AtEnd;
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        *lock(&REQUESTS) = None;
+        attach::sessions().iter().for_each(|s| s.switch_off());
+    }
 }
 
 fn send(request: Request) -> Result<()> {
@@ -95,20 +107,32 @@ const SHORTEST: Duration = Duration::from_micros(500);
 const LONGEST: Duration = Duration::from_millis(100);
 /// What is committed is delivered at least so often.
 const PERIOD: Duration = Duration::from_secs(1);
+/// So long a probe that runs when a session is stopped may take to return.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Consumer {
     requests: Receiver<Request>,
+    reclaimer: Reclaimer,
     interval: Duration,
-    last_cut: Instant,
-    panics: u64,
+    next_round: Instant,
+    next_cut: Instant,
     /// When the clock is to be compared with the operating system's again.
-    refine: Instant,
+    next_refinement: Instant,
+    panics: u64,
 }
 
 impl Consumer {
     fn new(requests: Receiver<Request>) -> Consumer {
         let now = Instant::now();
-        Consumer { requests, interval: SHORTEST, last_cut: now, panics: 0, refine: now + Duration::from_millis(10) }
+        Consumer {
+            requests,
+            reclaimer: Reclaimer::default(),
+            interval: SHORTEST,
+            next_round: now,
+            next_cut: now + PERIOD,
+            next_refinement: now + Duration::from_millis(10),
+            panics: 0,
+        }
     }
 
     fn run(mut self) {
@@ -117,29 +141,33 @@ impl Consumer {
             process::use_sequences();
         }
         loop {
-            match self.requests.recv_timeout(self.interval) {
+            // Rounds come when they are due, however many requests there are.
+            match self.requests.recv_timeout(self.next_round.saturating_duration_since(Instant::now())) {
                 Ok(Request::Stop(session, reply)) => {
                     // Whoever asked may have gone.
-                    let _ = reply.send(stop(&session));
+                    let _ = reply.send(self.stop(&session));
                 }
                 Ok(Request::Destroy(session, reply)) => {
-                    let result = stop(&session);
-                    attach::control().remove(&session);
-                    session.remove_files();
+                    let result = self.destroy(session);
                     if let Some(reply) = reply {
                         let _ = reply.send(result);
                     }
                 }
-                Ok(Request::Hurry) | Err(RecvTimeoutError::Timeout) => self.round(),
+                Ok(Request::Hurry) => self.next_round = Instant::now(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if Instant::now() >= self.next_round {
+                self.round();
+                self.next_round = Instant::now() + self.interval;
             }
         }
     }
 
     fn round(&mut self) {
-        let cut = self.last_cut.elapsed() >= PERIOD;
+        let cut = Instant::now() >= self.next_cut;
         if cut {
-            self.last_cut = Instant::now();
+            self.next_cut = Instant::now() + PERIOD;
         }
         let mut fullness = 0;
         for session in attach::sessions().iter().filter(|s| s.is_recording()) {
@@ -152,9 +180,9 @@ impl Consumer {
         }
         .clamp(SHORTEST, LONGEST);
         self.detach_panicked();
-        rcu::reclaim();
-        if let Some(process) = process::get().filter(|_| Instant::now() >= self.refine) {
-            self.refine = Instant::now() + process.clock.refine();
+        self.reclaimer.round();
+        if let Some(process) = process::get().filter(|_| Instant::now() >= self.next_refinement) {
+            self.next_refinement = Instant::now() + process.clock.refine();
         }
     }
 
@@ -171,16 +199,34 @@ impl Consumer {
             attach::sessions().iter().for_each(|s| s.warn(text.clone()));
         }
     }
-}
 
-/// Ends a recording: closes the gates, waits for the events under way, delivers the rest.
-fn stop(session: &Inner) -> Result<()> {
-    if session.is_recording() {
-        let closed = session.switch_off();
-        rcu::synchronize();
-        rcu::reclaim();
-        session.finish();
-        closed?;
+    /// Ends a recording: closes the gates, waits for the events under way, delivers the rest.
+    fn stop(&mut self, session: &Inner) -> Result<()> {
+        if !session.is_recording() {
+            return session.failure().map_or(Ok(()), Err);
+        }
+        session.is_stopping.store(true, Ordering::Relaxed);
+        session.switch_off();
+        let quiet = self.reclaimer.synchronize(PATIENCE);
+        session.finish(quiet);
+        session.is_stopping.store(false, Ordering::Relaxed);
+        match session.failure() {
+            Some(failure) => Err(failure),
+            None if quiet => Ok(()),
+            None => Err(Kind::Stuck(session.name.clone(), PATIENCE.as_secs()).into()),
+        }
     }
-    session.failure().map_or(Ok(()), Err)
+
+    fn destroy(&mut self, session: Arc<Inner>) -> Result<()> {
+        let result = self.stop(&session);
+        attach::control().remove(&session);
+        if session.failure().is_none() {
+            session.remove_files();
+        } else if let Some(path) = session.rings_path() {
+            report::say(format_args!("what could not be written of {} is kept in {}", session.name, path.display()));
+        }
+        // CH-1: lists that name the channel may still be read: it goes when they do.
+        rcu::retire(Box::new(session));
+        result
+    }
 }

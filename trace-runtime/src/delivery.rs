@@ -24,11 +24,18 @@ pub(crate) struct Round {
     pub(crate) fullness: u32,
 }
 
+/// What the last packet of a stream told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    end_ns: u64,
+    discarded: u64,
+}
+
 /// The reading end of a session.
 pub(crate) struct Delivery {
     reader: Reader,
     context: Context,
-    ended: HashMap<StreamId, u64>,
+    told: HashMap<StreamId, Told>,
     sink: Box<dyn Sink>,
     journal: Journal,
     failure: Option<Arc<Error>>,
@@ -43,7 +50,7 @@ impl Delivery {
         Delivery {
             reader,
             context,
-            ended: HashMap::new(),
+            told: HashMap::new(),
             sink,
             journal,
             failure: None,
@@ -114,11 +121,11 @@ impl Delivery {
     }
 
     /// Delivers everything, and tells the output the last losses. Nobody writes to the rings any more.
-    pub(crate) fn finish(&mut self, now_ns: u64) {
+    pub(crate) fn finish(&mut self, now_ns: u64, quiet: bool) {
         if self.failure.is_none() {
             self.attempt(|d| {
                 d.deliver_thread_names(true, now_ns)?;
-                let round = d.deliver(true, true)?;
+                let round = d.deliver(true, quiet)?;
                 d.close(now_ns)?;
                 d.sink.flush()?;
                 Ok(round)
@@ -136,20 +143,26 @@ impl Delivery {
         })
     }
 
-    /// `last`: nobody writes any more.
+    /// `last`: nobody writes any more. Otherwise a round ends, however fast events come: after as much as a ring holds, and
+    /// after a cut.
     fn deliver(&mut self, cut: bool, last: bool) -> Result<Round> {
         let mut round = Round::default();
         let geometry = self.reader.geometry();
         let ring = u64::from(geometry.sub_buffer) * u64::from(geometry.sub_buffers);
         for buffer in 0..geometry.buffers {
             round.fullness = round.fullness.max((self.reader.pending(buffer) * 256 / ring) as u32);
+            let mut most = if last { u32::MAX } else { geometry.sub_buffers };
             while let Some(packet) = self.reader.next(buffer, cut) {
+                most = if packet.closes { most - 1 } else { 0 };
                 let stream = StreamId { class: metadata::RINGS, instance: packet.cpu };
                 // SAFETY: CO-1: the session's rings have this reader only, and its file is closed to other users.
                 let content = unsafe { packet.as_slice() };
                 let (begin_ns, end_ns, discarded) = (packet.begin_ns, packet.end_ns, packet.losses.total());
                 self.tell(&Packet { stream, cpu: packet.cpu, begin_ns, end_ns, discarded, content })?;
                 self.reader.consume(packet);
+                if most == 0 && !last {
+                    break;
+                }
             }
         }
         self.deliver_fallback(last)?;
@@ -160,17 +173,24 @@ impl Delivery {
     fn tell(&mut self, packet: &Packet<'_>) -> Result<()> {
         // A packet behind the one that ended the stream, when recording began again, may continue a sub-buffer whose last
         // record came before that end. Its own first record came later, so the later begin completes its short stamps too.
-        let ended_ns = self.ended.get(&packet.stream).copied().unwrap_or(0);
-        let packet = &Packet { begin_ns: packet.begin_ns.max(ended_ns), end_ns: packet.end_ns.max(ended_ns), ..*packet };
+        let told = self.told.get(&packet.stream).copied().unwrap_or_default();
+        let packet = &Packet {
+            begin_ns: packet.begin_ns.max(told.end_ns),
+            end_ns: packet.end_ns.max(told.end_ns),
+            // A reader takes the difference; a sample that was taken earlier than the last one told must not be one of 2⁶⁴.
+            discarded: packet.discarded.max(told.discarded),
+            ..*packet
+        };
         self.sink.deliver(packet)?;
         self.bytes += packet.content.len() as u64;
-        self.ended.insert(packet.stream, packet.end_ns);
+        self.told.insert(packet.stream, Told { end_ns: packet.end_ns, discarded: packet.discarded });
         Ok(())
     }
 
     /// The fallback region's records become packets of a stream class of their own.
     fn deliver_fallback(&mut self, last: bool) -> Result<()> {
-        loop {
+        let mut left = if last { usize::MAX } else { self.reader.geometry().fallback as usize };
+        while left > 0 {
             let mut content = Vec::new();
             let mut span: Option<(u64, u64)> = None;
             while content.len() < FALLBACK_PACKET {
@@ -187,10 +207,12 @@ impl Delivery {
                 content.extend_from_slice(payload);
             }
             let Some((begin_ns, end_ns)) = span else { return Ok(()) };
+            left = left.saturating_sub(content.len());
             let discarded = self.reader.fallback_losses().total();
             self.tell(&Packet { stream: FALLBACK, cpu: 0, begin_ns, end_ns, discarded, content: &content })?;
             self.reader.consume_fallback();
         }
+        Ok(())
     }
 
     /// Ends each stream that has packets, or losses to tell, with an empty packet.
@@ -202,7 +224,7 @@ impl Delivery {
         });
         let fallback = (FALLBACK, 0, self.reader.fallback_losses().total());
         for (stream, cpu, discarded) in rings.chain([fallback]).collect::<Vec<_>>() {
-            if discarded > 0 || self.ended.contains_key(&stream) {
+            if discarded > 0 || self.told.contains_key(&stream) {
                 self.tell(&Packet { stream, cpu, begin_ns: now_ns, end_ns: now_ns, discarded, content: &[] })?;
             }
         }

@@ -48,6 +48,13 @@ pub(crate) enum Kind {
     ClassTooLarge { class: &'static str, least: usize, limit: usize },
     #[error("{retired} replaced probe lists wait for their grace period (limit {limit}); try again in a few milliseconds")]
     TooManyRetired { retired: usize, limit: usize },
+    #[error("the session `{0}` is being stopped by another thread; try again when that is done")]
+    Stopping(String),
+    #[error(
+        "a probe that was running when the session `{0}` was stopped has not returned within {1} s; the trace holds what was \
+         committed, and the rings stay mapped"
+    )]
+    Stuck(String, u64),
     #[error("{0} cannot be called from inside a probe: it would wait for that probe to end")]
     InsideProbe(&'static str),
 }
@@ -98,7 +105,7 @@ impl Error {
 
     /// Whether the same call may succeed a little later.
     pub fn is_busy(&self) -> bool {
-        matches!(*self.0, Kind::TooManyRetired { .. })
+        matches!(*self.0, Kind::TooManyRetired { .. } | Kind::Stopping(_))
     }
 
     /// Whether events of a class cannot fit into a session's records.

@@ -9,6 +9,8 @@ pub(crate) const SUB_BUFFER_MIN: u32 = 4 << 10;
 pub(crate) const SUB_BUFFER_MAX: u32 = 4 << 20;
 /// Below this share per CPU, rings are indexed by concurrency ID, which needs fewer of them.
 const CPU_SHARE_MIN: u64 = 512 << 10;
+/// Fewest rings that are indexed so.
+const CIDS_MIN: u64 = 8;
 /// Control page, reader's page and a page of descriptors of one ring, and rounding.
 const OVERHEAD: u64 = 16 << 10;
 /// Bytes that each sub-buffer takes beside its own.
@@ -54,8 +56,10 @@ pub(crate) fn divide(wanted: Wanted) -> Result<(Geometry, Placement)> {
     let fallback = power_of_two_in(memory / 16).clamp(16 << 10, 1 << 20);
     let reserved = fallback + OVERHEAD;
     let rings = memory.saturating_sub(reserved);
-    let by_cid = has_cid && rings / u64::from(cpus) < CPU_SHARE_MIN;
-    let buffers = if by_cid { u64::from(cpus).min((rings / CPU_SHARE_MIN).max(1)) } else { u64::from(cpus) };
+    // As many threads run at once as there are CPUs, so fewer rings than CPUs send the rest to the region they share: only where
+    // there are many CPUs, and then no fewer than a busy program runs threads.
+    let by_cid = has_cid && u64::from(cpus) > CIDS_MIN && rings / u64::from(cpus) < CPU_SHARE_MIN;
+    let buffers = if by_cid { u64::from(cpus).min((rings / CPU_SHARE_MIN).max(CIDS_MIN)) } else { u64::from(cpus) };
     let share = (rings / buffers).saturating_sub(OVERHEAD);
     if share < 2 * smallest {
         return Err(too_small(memory, buffers, smallest, reserved));

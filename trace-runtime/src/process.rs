@@ -10,9 +10,9 @@
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::sys;
-use once_cell::race::OnceBox;
 use std::path::Path;
-use trace_registry::read_side::{self, CpuCounters};
+use std::sync::OnceLock;
+use trace_registry::read_side::{self, CpuCounters, Header};
 use trace_registry::sync::{AtomicU64, Ordering};
 
 /// State of the process image.
@@ -31,7 +31,8 @@ pub(crate) struct Process {
     pub(crate) clock: &'static Clock,
 }
 
-static PROCESS: OnceBox<std::result::Result<Process, &'static str>> = OnceBox::new();
+/// Blocks whoever comes while it is made: two read sides must not be.
+static PROCESS: OnceLock<std::result::Result<Process, &'static str>> = OnceLock::new();
 
 /// Returns the process's state, made at the first call.
 ///
@@ -42,7 +43,7 @@ pub(crate) fn current() -> Result<&'static Process> {
     if crate::init::is_switched_off() {
         return Err(Kind::Off("the environment variable RINGTRACE says so").into());
     }
-    match PROCESS.get_or_init(|| Box::new(Process::new())) {
+    match PROCESS.get_or_init(Process::new) {
         Ok(process) if process.is_alive() => Ok(process),
         Ok(_) => Err(Kind::Off("it was forked from one that traces; call exec(2), or trace the child by itself").into()),
         Err(why) => Err(Kind::Off(why).into()),
@@ -58,16 +59,18 @@ impl Process {
     fn new() -> std::result::Result<Process, &'static str> {
         let cpu_limit = possible_cpus();
         let counters = cpu_limit as usize * size_of::<CpuCounters>();
-        let page = sys::WIPED_HEADER + counters;
-        let start = sys::map_wiped_on_fork(page).ok_or("the kernel has no MADV_WIPEONFORK (Linux 4.14)")?;
-        // SAFETY: the mapping is page-aligned, zeroed, at least `WIPED_HEADER` long and never unmapped.
-        let generation: &'static AtomicU64 = unsafe { &*start.as_ptr().cast() };
+        let start =
+            sys::map_wiped_on_fork(size_of::<Header>() + counters).ok_or("the kernel has no MADV_WIPEONFORK (Linux 4.14)")?;
+        let header = start.cast::<Header>();
+        // SAFETY: the mapping is page-aligned, zeroed, long enough and never unmapped.
+        let generation: &'static AtomicU64 = unsafe { &header.as_ref().generation };
         generation.store(1, Ordering::Relaxed);
         sys::init_sequences();
         let sequenced = if sys::has_membarrier() && trace_registry::sys::cpu_id() != u32::MAX { cpu_limit } else { 0 };
         // SAFETY: PR-2: behind the header lie `cpu_limit` zeroed entries, for ever; `sequenced` is not 0 only where this
         // process is registered for membarrier, which `rcu.rs` then uses.
-        unsafe { read_side::install(start.as_ptr().add(sys::WIPED_HEADER).cast(), cpu_limit, sequenced) };
+        // `PROCESS` runs this once.
+        unsafe { read_side::install(header.as_ptr(), cpu_limit, sequenced) };
         Ok(Process {
             generation,
             pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),

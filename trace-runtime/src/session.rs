@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use trace_ctf::schema as ctf;
 use trace_registry::probe::Target;
-use trace_registry::sync::{AtomicU64, Ordering};
+use trace_registry::sync::{AtomicBool, AtomicU64, Ordering};
 use trace_registry::{Event, Level, Name, tracepoint};
 
 /// Memory of a session whose builder names none, in bytes.
@@ -156,16 +156,16 @@ impl Builder {
         if attach::sessions().iter().any(|s| s.name == self.name) {
             return Err(Kind::SessionExists(self.name).into());
         }
-        let inner = Arc::new(Inner::create(process, &self, rules, warnings)?);
         consumer::ensure_running()?;
-        control.add(inner.clone());
-        populate_the_rest(&inner);
-        let session = Session { inner };
-        if let Err(error) = control.publish(|p| session.inner.wants(p)) {
-            drop(control); // dropping the session takes the lock again
+        let inner = Arc::new(Inner::create(process, &self, rules, warnings)?);
+        if let Err(error) = inner.prepare(|p| inner.wants(p)) {
+            inner.remove_files();
             return Err(error);
         }
-        Ok(session)
+        control.add(inner.clone());
+        populate_the_rest(&inner);
+        control.publish(|p| inner.wants(p));
+        Ok(Session { inner })
     }
 }
 
@@ -267,15 +267,20 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As for [`enable`](Self::enable); [`Error::is_io`] if the output had failed.
+    /// As for [`enable`](Self::enable); [`Error::is_io`] if the output had failed; [`Error::is_busy`] while another thread stops it.
     pub fn start(&self) -> Result<()> {
         self.inner.check_process()?;
         let mut control = attach::control();
         if let Some(failure) = self.inner.failure() {
             return Err(failure);
         }
+        if self.inner.is_stopping.load(Ordering::Relaxed) {
+            return Err(Kind::Stopping(self.inner.name.clone()).into());
+        }
+        self.inner.prepare(|p| self.inner.wants(p))?;
         self.inner.generation.store(self.inner.channel.core.generation(), Ordering::Relaxed);
-        control.publish(|p| self.inner.wants(p))
+        control.publish(|p| self.inner.wants(p));
+        Ok(())
     }
 
     /// Returns the form of the record headers: compact where at most 31 classes matched when the session was made.
@@ -284,13 +289,22 @@ impl Session {
     }
 
     /// Returns what was recorded and lost so far.
+    ///
+    /// Zeroes in a forked child.
     pub fn statistics(&self) -> Statistics {
+        // A lock may have been held when the process was forked.
+        if !self.inner.process.is_alive() {
+            return Statistics::default();
+        }
         self.inner.statistics()
     }
 
     /// Returns what the session found questionable: patterns that match nothing, tracepoints without a probe, rings without
     /// a name, an output that failed.
     pub fn warnings(&self) -> Vec<String> {
+        if !self.inner.process.is_alive() {
+            return Vec::new();
+        }
         lock(&self.inner.warnings).clone()
     }
 
@@ -302,6 +316,7 @@ impl Session {
     ///
     /// [`Error::is_io`] if the output failed; an error if an event of the class is larger than a record may be.
     pub fn recorder<E: Event>(&self) -> Result<Recorder<E::Class>> {
+        self.inner.check_process()?;
         let class = E::DESCRIPTION;
         let name = Name::derived(class.module_path, class.name).to_string();
         let id = self.inner.event_id(&name, Level::Info, class, E::SIZES.least)?;
@@ -337,7 +352,7 @@ impl<C: Event> Recorder<C> {
     pub fn record<E: Event<Class = C>>(&self, event: E) {
         let target = self.session.channel.target(self.event_id, self.session.generation()); // CH-1: `session` holds the channel
         if !tracepoint::within(|| target.record(&event)) {
-            self.session.channel.core.count_loss(trace_registry::probe::Loss::Nested);
+            target.lose(trace_registry::probe::Loss::Nested);
         }
     }
 }
@@ -350,6 +365,8 @@ pub(crate) struct Inner {
     rules: Mutex<Vec<Rule>>,
     /// Generation of the channel while the session records; 0 while it is stopped, which no channel accepts.
     generation: AtomicU64,
+    /// Whether the consumer's thread is ending the recording.
+    pub(crate) is_stopping: AtomicBool,
     pub(crate) delivery: Mutex<Delivery>,
     storage: Mutex<Storage>,
     path: Option<PathBuf>,
@@ -413,6 +430,7 @@ impl Inner {
             channel,
             rules: Mutex::new(rules),
             generation: AtomicU64::new(1),
+            is_stopping: AtomicBool::new(false),
             delivery: Mutex::new(delivery),
             storage: Mutex::new(storage),
             path,
@@ -481,17 +499,39 @@ impl Inner {
         attach::decides(&lock(&self.rules), probe)
     }
 
-    /// Makes the target for a probe's events; `None`: they cannot be recorded here, or it makes none.
-    pub(crate) fn target(&self, named: &NamedProbe) -> Result<Option<Target>> {
-        let Some(class) = named.probe.class else { return Ok(None) };
-        match self.event_id(&named.name, named.probe.level, class, named.probe.least) {
-            Ok(id) => Ok(Some(self.channel.target(id, self.generation()))),
-            Err(error) if error.is_class_too_large() => {
-                self.warn(format!("{} is not recorded: {error}; give the session larger sub-buffers", named.name));
-                Ok(None)
+    /// Describes the classes of the probes that `concerns`, so that [`target`](Self::target) finds them.
+    ///
+    /// # Errors
+    ///
+    /// The output failed. A class that is too large for the session's records is a warning.
+    pub(crate) fn prepare(&self, concerns: impl Fn(&NamedProbe) -> bool) -> Result<()> {
+        for named in attach::probes().filter(|p| concerns(p)) {
+            match self.class_id(named) {
+                Err(error) if error.is_class_too_large() => {
+                    self.warn(format!("{} is not recorded: {error}; give the session larger sub-buffers", named.name));
+                }
+                result => drop(result?),
             }
-            Err(error) => Err(error),
         }
+        Ok(())
+    }
+
+    /// Makes the target for a probe's events; `None`: it makes none, or they cannot be recorded here.
+    pub(crate) fn target(&self, named: &NamedProbe) -> Option<Target> {
+        match self.class_id(named) {
+            Ok(id) => id.map(|id| self.channel.target(id, self.generation())),
+            Err(error) => {
+                if !error.is_class_too_large() {
+                    self.warn(format!("{} is not recorded: {error}", named.name));
+                }
+                None
+            }
+        }
+    }
+
+    fn class_id(&self, named: &NamedProbe) -> Result<Option<u32>> {
+        let Some(class) = named.probe.class else { return Ok(None) };
+        self.event_id(&named.name, named.probe.level, class, named.probe.least).map(Some)
     }
 
     fn event_id(&self, name: &str, level: Level, class: &'static trace_registry::EventClass, least: usize) -> Result<u32> {
@@ -514,12 +554,14 @@ impl Inner {
         after.retain(|old| !rules.iter().any(|new| new.glob == old.glob && new.level == old.level));
         after.extend(rules.iter().cloned());
         *lock(&self.rules) = after;
-        let published = control.publish(|p| rules.iter().any(|r| r.matches(p.probe, &p.name)));
-        match published {
-            Ok(()) => warnings.into_iter().for_each(|w| self.warn(w)),
-            Err(_) => *lock(&self.rules) = before,
+        let concerned = |p: &NamedProbe| rules.iter().any(|r| r.matches(p.probe, &p.name));
+        if let Err(error) = self.prepare(|p| concerned(p) && self.wants(p)) {
+            *lock(&self.rules) = before;
+            return Err(error);
         }
-        published
+        control.publish(concerned);
+        warnings.into_iter().for_each(|w| self.warn(w));
+        Ok(())
     }
 
     pub(crate) fn warn(&self, warning: String) {
@@ -534,11 +576,11 @@ impl Inner {
     }
 
     /// Closes the gates for this session. The events under way end with a grace period.
-    pub(crate) fn switch_off(&self) -> Result<()> {
+    pub(crate) fn switch_off(&self) {
         let mut control = attach::control();
         self.generation.store(0, Ordering::Relaxed);
         self.channel.core.bump_generation();
-        control.publish(|p| self.wants(p))
+        control.publish(|p| self.wants(p));
     }
 
     /// Delivers what is ready; with `cut`, what is committed.
@@ -546,9 +588,9 @@ impl Inner {
         lock(&self.delivery).round(cut, self.process.clock.now_ns())
     }
 
-    /// Delivers everything. Nobody writes to the rings any more.
-    pub(crate) fn finish(&self) {
-        lock(&self.delivery).finish(self.process.clock.now_ns());
+    /// Delivers everything. `quiet`: nobody writes to the rings any more.
+    pub(crate) fn finish(&self, quiet: bool) {
+        lock(&self.delivery).finish(self.process.clock.now_ns(), quiet);
     }
 
     /// The trace directory, if it is to be told at the end of the process.
@@ -558,6 +600,11 @@ impl Inner {
 
     pub(crate) fn remove_files(&self) {
         lock(&self.storage).remove();
+    }
+
+    /// Where the rings lie, if they have a name.
+    pub(crate) fn rings_path(&self) -> Option<PathBuf> {
+        lock(&self.storage).rings_path()
     }
 
     pub(crate) fn statistics(&self) -> Statistics {

@@ -112,6 +112,10 @@ pub fn init() -> bool {
 /// business, and this returns what it did.
 #[cold]
 pub fn register_thread() -> bool {
+    if cfg!(target_env = "musl") {
+        // A detached thread there unmaps its own memory before it ends; the kernel must not write to an area in it.
+        return false;
+    }
     let Some(block) = thread() else { return false };
     let own = block_offset() + offset_of!(ThreadBlock, rseq) as isize;
     if rseq_offset() != own || block.rseq.registration.load(Relaxed) != 0 {

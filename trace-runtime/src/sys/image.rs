@@ -4,9 +4,6 @@
 use core::ptr::NonNull;
 use trace_registry::sync::{AtomicBool, Ordering};
 
-/// Bytes in front of the read side's counters, for the generation word.
-pub(crate) const WIPED_HEADER: usize = 64;
-
 /// Maps `len` zeroed bytes that a forked child sees as zeroes again. Never unmapped.
 pub(crate) fn map_wiped_on_fork(len: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new private anonymous mapping at an address of the kernel's choice; the advice is for that mapping only.
@@ -57,12 +54,9 @@ pub(crate) fn has_membarrier() -> bool {
     MEMBARRIER.load(Ordering::Relaxed)
 }
 
-/// Makes every running thread of the process pass a full fence.
-pub(crate) fn membarrier() {
-    // It cannot fail once registered, short of a seccomp filter installed later; then the grace period must not be believed.
-    if !membarrier_command(PRIVATE_EXPEDITED) {
-        std::process::abort();
-    }
+/// Makes every running thread of the process pass a full fence. Returns false where the kernel no longer does so.
+pub(crate) fn membarrier() -> bool {
+    membarrier_command(PRIVATE_EXPEDITED)
 }
 
 /// Runs when the program or shared object is loaded, most often while the process has one thread.
