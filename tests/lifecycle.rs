@@ -1,0 +1,161 @@
+//! Sessions that end badly: their output fails, their process is forked, their probes never return. Each in a process of its own.
+
+mod common;
+
+use ringtrace::{Event, Session, probe, tracepoint};
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+#[tracepoint(record)]
+fn numbered(number: u64);
+
+#[tracepoint(record)]
+fn texted(text: &str);
+
+#[tracepoint]
+fn acted();
+
+static ACTIONS: AtomicU32 = AtomicU32::new(0);
+
+#[probe(acted)]
+fn act() {
+    ACTIONS.fetch_add(1, Ordering::Relaxed);
+}
+
+#[tracepoint]
+fn blocking();
+
+#[probe(blocking)]
+fn block() {
+    loop {
+        std::thread::sleep(Duration::from_secs(100));
+    }
+}
+
+#[derive(Event)]
+struct InChild {
+    a: u64,
+}
+
+#[derive(Event)]
+struct InParent {
+    b: u32,
+    c: u32,
+}
+
+/// Runs `name` as a child in an empty directory, and expects it to end well.
+fn run(name: &str) -> (tempfile::TempDir, Output) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let output = common::child(name).current_dir(directory.path()).output().expect("the child runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    (directory, output)
+}
+
+fn start(name: &str, rules: &str) -> Session {
+    Session::builder(name).enable(rules).output(PathBuf::from(name)).start().expect("a session")
+}
+
+#[test]
+#[expect(unsafe_code, reason = "setrlimit")]
+fn a_session_whose_output_fails_takes_nothing_with_it() {
+    let name = "a_session_whose_output_fails_takes_nothing_with_it";
+    if !common::is_child(name) {
+        run(name);
+        return;
+    }
+    let (all, other) = (start("all", "lifecycle:numbered; lifecycle:texted"), start("other", "lifecycle:numbered"));
+    other.stop().expect("it stops");
+    // SAFETY: both calls concern this process.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let limit = libc::rlimit { rlim_cur: 1, rlim_max: libc::RLIM_INFINITY };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
+    // The description of `texted` cannot be written: it is refused, and nothing is half done.
+    assert!(other.enable("lifecycle:texted").is_err_and(|e| e.is_io()));
+    drop(all);
+    assert!(!numbered::enabled() && !texted::enabled(), "a gate leads to a session that is gone");
+    (0..10_000).for_each(numbered);
+}
+
+#[test]
+#[expect(unsafe_code, reason = "fork")]
+fn a_forked_child_runs_no_probe_and_writes_no_file() {
+    let name = "a_forked_child_runs_no_probe_and_writes_no_file";
+    if !common::is_child(name) {
+        let (directory, _) = run(name);
+        let contents = common::read_by_both(&directory.path().join("forked"));
+        assert_eq!(contents.numbers("lifecycle:InParent", "c"), [2]);
+        assert!(!contents.counts.contains_key("lifecycle:InChild"));
+        return;
+    }
+    let session = start("forked", "lifecycle:*; !lifecycle:block*");
+    acted();
+    // SAFETY: the child uses what a forked child may, and ends.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        acted();
+        let refused = session.recorder::<InChild>().is_err_and(|e| e.is_off()) && session.stop().is_err_and(|e| e.is_off());
+        let code = i32::from(!refused || ACTIONS.load(Ordering::Relaxed) != 1);
+        drop(session);
+        // Exit handlers run here too, and must leave the parent's files alone.
+        std::process::exit(code);
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child; `status` is written.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child did something");
+    session.recorder::<InParent>().expect("a recorder").record(InParent { b: 1, c: 2 });
+    drop(session);
+}
+
+#[test]
+fn a_probe_that_never_returns_keeps_nobody() {
+    let name = "a_probe_that_never_returns_keeps_nobody";
+    if !common::is_child(name) {
+        let (directory, _) = run(name);
+        assert_eq!(common::read_by_both(&directory.path().join("stuck")).numbers("lifecycle:numbered", "number"), [1, 2]);
+        return;
+    }
+    let session = start("stuck", "lifecycle:numbered; lifecycle:blocking");
+    let other = start("healthy", "lifecycle:texted");
+    numbered(1);
+    std::thread::spawn(blocking);
+    std::thread::sleep(Duration::from_millis(100));
+    numbered(2);
+    // It is told, and what is committed is delivered all the same.
+    let error = session.stop().expect_err("a probe is still running");
+    assert!(error.to_string().contains("has not returned"), "{error}");
+    // Other sessions go on.
+    texted("x");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while other.statistics().bytes == 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(other.statistics().bytes > 0, "nothing is delivered any more");
+    std::mem::forget((session, other)); // the end of the process must come by itself
+}
+
+#[test]
+fn a_session_is_not_starved_by_others_that_come_and_go() {
+    let name = "a_session_is_not_starved_by_others_that_come_and_go";
+    if !common::is_child(name) {
+        run(name);
+        return;
+    }
+    let busy = start("busy", "lifecycle:numbered");
+    let restless = start("restless", "lifecycle:texted");
+    let mut fired = 0;
+    for _ in 0..60 {
+        (0..1_000).for_each(numbered);
+        fired += 1_000;
+        restless.stop().expect("it stops");
+        restless.start().expect("it starts");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let bytes = busy.statistics().bytes;
+    assert!(bytes > 0, "no round was run in the meantime");
+    assert_eq!(busy.stop().expect("it stops").events, fired);
+}
