@@ -18,8 +18,9 @@
 //!   middle of one had not published what it describes.
 
 use crate::error::{Error, Kind, Result};
+use crate::storage::{Appended, OwnFile};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use trace_ctf::schema as ctf;
 
@@ -30,13 +31,14 @@ const HEADER: usize = 16;
 
 /// Writes a journal.
 pub(crate) struct Journal {
-    file: File,
+    file: Appended,
     path: PathBuf,
 }
 
 impl Journal {
     pub(crate) fn new(file: File, path: &Path, trace: &ctf::Trace) -> Result<Journal> {
-        let mut journal = Journal { file, path: path.to_owned() };
+        let file = OwnFile::new(file).map_err(|e| Error::io("cannot use", path, e))?;
+        let mut journal = Journal { file: Appended::new(file), path: path.to_owned() };
         journal.append(TRACE, serde_json::to_vec(trace))?;
         Ok(journal)
     }
@@ -46,12 +48,12 @@ impl Journal {
     }
 
     fn append(&mut self, kind: u32, payload: serde_json::Result<Vec<u8>>) -> Result<()> {
-        let result = payload.map_err(io::Error::from).and_then(|p| self.file.write_all(&frame(kind, &p)));
+        let result = payload.map_err(io::Error::from).and_then(|p| self.file.append(&frame(kind, &p)));
         result.map_err(|source| Kind::Output { path: self.path.clone(), source }.into())
     }
 }
 
-/// One write(2), so that a kill leaves at most one partial frame at the end.
+/// One write, so that a kill leaves at most one partial frame at the end.
 fn frame(kind: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER + payload.len());
     frame.extend_from_slice(&MAGIC);

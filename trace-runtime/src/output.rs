@@ -1,9 +1,11 @@
 //! Where packets go: a trace directory in CTF 1.8, or readable lines on stderr.
 
 use crate::error::{Error, Kind, Result};
+use crate::storage::{Appended, OwnFile};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, IoSlice, Write as _};
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use trace_ctf::index;
@@ -50,38 +52,93 @@ pub(crate) trait Sink: Send {
 /// Disk blocks are allocated ahead in steps of this size, invisibly to readers.
 const ALLOCATION: u64 = 16 << 20;
 
-/// A trace directory: `metadata`, one file for each stream, `index/`.
+/// A trace directory: `metadata`, one file for each stream, `index/`; all of them closed to other users.
 pub(crate) struct Directory {
+    /// Absolute, for messages: files are made by the descriptors, so that the program may call chdir(2) and chroot(2).
     path: PathBuf,
+    directory: OwnFile,
+    index: OwnFile,
     uuid: [u8; 16],
     /// When the recording began: the time of each stream's opening packet.
     origin_ns: u64,
-    metadata: File,
+    metadata: Appended,
     streams: HashMap<StreamId, StreamFile>,
 }
 
 impl Directory {
     pub(crate) fn create(path: &Path, trace: &ctf::Trace, origin_ns: u64) -> Result<Directory> {
-        fs::create_dir_all(path).map_err(|e| Error::io("cannot create the trace directory", path, e))?;
-        let index = path.join("index");
-        fs::create_dir_all(&index).map_err(|e| Error::io("cannot create the index directory", &index, e))?;
+        let cannot = |e: io::Error| Error::io("cannot create the trace directory", path, e);
+        let path = std::path::absolute(path).map_err(cannot)?;
+        let mut made = Made(Vec::new());
+        made.trace_directory(&path).map_err(cannot)?;
+        let directory = open_directory(&path).map_err(cannot)?;
+
+        let index_path = path.join("index");
+        rustix::fs::mkdirat(&*directory, "index", Mode::RWXU)
+            .map_err(|e| Error::io("cannot create the index directory", &index_path, e))?;
+        made.0.push(index_path.clone());
+        let index = open_directory(&index_path).map_err(|e| Error::io("cannot open the index directory", &index_path, e))?;
+
         let file = path.join("metadata");
-        let mut metadata = File::options()
-            .write(true)
-            .create_new(true)
-            .open(&file)
-            .map_err(|e| Error::io("cannot create the metadata of the trace", &file, e))?;
+        let metadata =
+            create_file(&directory, "metadata").map_err(|e| Error::io("cannot create the metadata of the trace", &file, e))?;
+        made.0.push(file.clone());
+        let mut metadata = Appended::new(metadata);
         metadata
-            .write_all(metadata::head(trace).as_bytes())
+            .append(metadata::head(trace).as_bytes())
             .map_err(|e| Error::io("cannot write the metadata of the trace", &file, e))?;
-        Ok(Directory { path: path.to_owned(), uuid: trace.uuid, origin_ns, metadata, streams: HashMap::new() })
+        made.0.clear();
+        Ok(Directory { path, directory, index, uuid: trace.uuid, origin_ns, metadata, streams: HashMap::new() })
     }
+}
+
+/// What was made so far. Dropping it removes that, the last first.
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    /// Makes the directory and its parents, or takes an existing one that is empty.
+    fn trace_directory(&mut self, path: &Path) -> io::Result<()> {
+        if let Some(parent) = path.parent() {
+            let mut missing: Vec<PathBuf> = parent.ancestors().take_while(|p| !p.exists()).map(Path::to_owned).collect();
+            missing.reverse();
+            self.0.append(&mut missing);
+            fs::create_dir_all(parent)?;
+        }
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) => self.0.push(path.to_owned()),
+            Err(rustix::io::Errno::EXIST) if fs::read_dir(path)?.next().is_some() => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists already and is not empty"));
+            }
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in self.0.iter().rev() {
+            // Only what is ours: a directory into which somebody else has put something stays.
+            let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+        }
+    }
+}
+
+fn open_directory(path: &Path) -> io::Result<OwnFile> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    OwnFile::new(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+fn create_file(directory: &File, name: &str) -> io::Result<OwnFile> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    OwnFile::new(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 impl Sink for Directory {
     fn describe(&mut self, class: &ctf::EventClass) -> Result<()> {
         self.metadata
-            .write_all(metadata::event(class).as_bytes())
+            .append(metadata::event(class).as_bytes())
             .map_err(|source| Kind::Output { path: self.path.join("metadata"), source }.into())
     }
 
@@ -89,7 +146,8 @@ impl Sink for Directory {
         let stream = match self.streams.entry(packet.stream) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(StreamFile::create(&self.path, packet, self.uuid, self.origin_ns)?)
+                let place = Place { path: &self.path, directory: &mut self.directory, index: &mut self.index };
+                entry.insert(StreamFile::create(place, packet, self.uuid, self.origin_ns)?)
             }
         };
         stream.append(packet, self.uuid)
@@ -107,10 +165,17 @@ impl Sink for Directory {
     }
 }
 
+/// Where streams are created.
+struct Place<'a> {
+    path: &'a Path,
+    directory: &'a mut OwnFile,
+    index: &'a mut OwnFile,
+}
+
 struct StreamFile {
     path: PathBuf,
-    file: File,
-    index: File,
+    file: OwnFile,
+    index: Appended,
     /// Bytes of whole packets.
     len: u64,
     /// Bytes for which the file system has set blocks aside.
@@ -119,25 +184,38 @@ struct StreamFile {
 }
 
 impl StreamFile {
-    fn create(trace: &Path, first: &Packet<'_>, uuid: [u8; 16], origin_ns: u64) -> Result<StreamFile> {
+    fn create(place: Place<'_>, first: &Packet<'_>, uuid: [u8; 16], origin_ns: u64) -> Result<StreamFile> {
         let kind = match first.stream.class {
             crate::metadata::RINGS => "events",
             crate::metadata::FALLBACK => "fallback",
             _ => "consumer",
         };
         let name = format!("{kind}_{}", first.stream.instance);
-        let create = |path: &Path| {
-            let file = File::options().write(true).create_new(true).open(path);
-            file.map_err(|source| Error::from(Kind::Output { path: path.to_owned(), source }))
+        let index_name = format!("{name}.idx");
+        let (path, index_path) = (place.path.join(&name), place.path.join("index").join(&index_name));
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::from(Kind::Output { path, source })
         };
-        let (path, index_path) = (trace.join(&name), trace.join("index").join(format!("{name}.idx")));
-        let mut stream = StreamFile { file: create(&path)?, index: create(&index_path)?, path, len: 0, allocated: 0, packets: 0 };
-        let written = stream.index.write_all(&index::header());
-        written.map_err(|source| Kind::Output { path: index_path, source })?;
+        let (directory, indexes) = (place.directory.file(), place.index.file());
+        let (directory, indexes) = (directory.map_err(failed(&path))?, indexes.map_err(failed(&index_path))?);
+        let file = create_file(directory, &name).map_err(failed(&path))?;
+        // A stream without its opening packet is none, and is taken back.
+        let undo = |directory: &File, name: &str| {
+            let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
+        };
+        let index = create_file(indexes, &index_name).inspect_err(|_| undo(directory, &name));
+        let index = Appended::new(index.map_err(failed(&index_path))?);
+        let mut stream = StreamFile { file, index, path, len: 0, allocated: 0, packets: 0 };
+        let header = stream.index.append(&index::header()).map_err(failed(&index_path));
         // Readers report the events discarded in a packet as the difference to the packet before it, so a stream begins with
         // an empty one that has lost nothing.
         let opening = Packet { begin_ns: origin_ns, end_ns: origin_ns, discarded: 0, content: &[], ..*first };
-        stream.append_sized(&opening, uuid, packet::OPENING_LEN)?;
+        let opened = header.and_then(|()| stream.append_sized(&opening, uuid, packet::OPENING_LEN));
+        opened.inspect_err(|_| {
+            undo(indexes, &index_name);
+            undo(directory, &name);
+        })?;
         Ok(stream)
     }
 
@@ -164,10 +242,10 @@ impl StreamFile {
         let encoded = header.encode(&uuid);
         let parts = [&encoded[..], packet.content, &PADDING[..size - content]];
         let entry = index::Entry { offset: self.len, packet: header };
-        let result = self.write(&parts, size as u64).and_then(|()| self.index.write_all(&entry.encode()));
+        let result = self.write(&parts, size as u64).and_then(|()| self.index.append(&entry.encode()));
         if let Err(source) = result {
             // A reader must find whole packets only. If even this fails, the index says where they end.
-            let _ = self.file.set_len(self.len);
+            let _ = self.file.file().and_then(|f| f.set_len(self.len));
             return Err(Kind::Output { path: self.path.clone(), source }.into());
         }
         self.len += size as u64;
@@ -176,9 +254,10 @@ impl StreamFile {
     }
 
     fn write(&mut self, parts: &[&[u8]; 3], size: u64) -> io::Result<()> {
-        self.allocate(self.len + size);
+        let file = self.file.file()?;
+        allocate(file, &mut self.allocated, self.len + size);
         let mut at = self.len;
-        let written = rustix::io::pwritev(&self.file, &parts.map(IoSlice::new), at)? as u64;
+        let written = rustix::io::pwritev(file, &parts.map(IoSlice::new), at)? as u64;
         if written == size {
             return Ok(());
         }
@@ -188,30 +267,30 @@ impl StreamFile {
         for part in parts {
             let rest = part.get(skip..).unwrap_or_default();
             skip = skip.saturating_sub(part.len());
-            self.file.write_all_at(rest, at)?;
+            file.write_all_at(rest, at)?;
             at += rest.len() as u64;
         }
         Ok(())
     }
 
-    /// Sets blocks aside so that writing need not find them. A file system that cannot is written all the same.
-    fn allocate(&mut self, end: u64) {
-        #[cfg(target_os = "linux")]
-        if end > self.allocated {
-            // Small traces are not worth it.
-            let step = if self.allocated == 0 && end < ALLOCATION / 16 { ALLOCATION / 16 } else { ALLOCATION };
-            let _ = rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::KEEP_SIZE, self.allocated, step);
-            self.allocated += step;
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = end;
-    }
-
     fn trim(&mut self) -> io::Result<()> {
         if self.allocated > self.len {
-            self.file.set_len(self.len)?; // also gives back blocks beyond the end
+            self.file.file()?.set_len(self.len)?; // also gives back blocks beyond the end
             self.allocated = self.len;
         }
         Ok(())
     }
+}
+
+/// Sets blocks aside so that writing need not find them. A file system that cannot is written all the same.
+fn allocate(file: &File, allocated: &mut u64, end: u64) {
+    #[cfg(target_os = "linux")]
+    if end > *allocated {
+        // Small traces are not worth it.
+        let step = if *allocated == 0 && end < ALLOCATION / 16 { ALLOCATION / 16 } else { ALLOCATION };
+        let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, *allocated, step);
+        *allocated += step;
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, allocated, end);
 }

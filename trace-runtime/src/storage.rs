@@ -2,26 +2,42 @@
 //!
 //! ```text
 //! $XDG_RUNTIME_DIR/ringtrace/        0700, the user's own (/dev/shm/ringtrace-UID/ where that is no tmpfs)
-//!   PID-STARTTIME/                   one process image
+//!   PID-STARTTIME-ID/                one process image; ID: 8 random hexadecimal digits
 //!     SESSION/rings                  the mapping, with its superblock
 //!     SESSION/journal                what its event IDs stand for
 //! ```
+//!
+//! exec(2) keeps PID and start time, and two run times in one process (a program's and a plugin's) share them. The random ID
+//! keeps them apart, so nobody removes rings that are another's or that wait for recovery.
+//!
+//! # Invariants
+//!
+//! - ST-1: A descriptor is written to and closed only as long as it is of the file that was opened. A program may close all
+//!   descriptors that it does not know, and then be given their numbers for files of its own.
+//! - ST-2: Only the process that made a session's directory removes it.
 
 use crate::error::{Error, Result};
 use crate::process::Process;
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
+use std::os::fd::IntoRawFd as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The files of one session's rings. Dropping it removes them: what they held was delivered, or was not wanted.
 pub(crate) struct Storage {
-    pub(crate) rings: File,
-    pub(crate) journal: File,
-    /// The session's directory; `None`: the files have no name, so nothing outlives the process.
-    directory: Option<PathBuf>,
+    pub(crate) rings: OwnFile,
+    pub(crate) journal: OwnFile,
+    /// `None`: the files have no name, so nothing outlives the process.
+    directory: Option<SessionDirectory>,
 }
 
+const RINGS: &str = "rings";
+const JOURNAL: &str = "journal";
+const FILES: [&str; 2] = [RINGS, JOURNAL];
 const TMPFS: i64 = 0x0102_1994; // statfs(2)
 
 impl Storage {
@@ -36,8 +52,8 @@ impl Storage {
         }
         let anonymous = || {
             let flags = rustix::fs::MemfdFlags::CLOEXEC;
-            let file = rustix::fs::memfd_create("ringtrace", flags).map(File::from);
-            file.map_err(|e| Error::io("cannot create ring buffers in", "memfd", e))
+            let file = rustix::fs::memfd_create("ringtrace", flags).map_err(io::Error::from);
+            file.and_then(|f| OwnFile::new(f.into())).map_err(|e| Error::io("cannot create ring buffers in", "memfd", e))
         };
         let storage = Storage { rings: anonymous()?, journal: anonymous()?, directory: None };
         Ok((storage, Some(format!("the ring buffers have no name, so they do not outlive the process: {why}"))))
@@ -45,21 +61,149 @@ impl Storage {
 
     /// The path of the ring file.
     pub(crate) fn rings_path(&self) -> Option<PathBuf> {
-        self.directory.as_ref().map(|d| d.join("rings"))
+        self.directory.as_ref().map(|d| d.path.join(RINGS))
     }
 
     pub(crate) fn journal_path(&self) -> PathBuf {
-        self.directory.as_ref().map_or_else(|| PathBuf::from("memfd"), |d| d.join("journal"))
+        self.directory.as_ref().map_or_else(|| PathBuf::from("memfd"), |d| d.path.join(JOURNAL))
     }
 
     /// Removes the files.
     pub(crate) fn remove(&mut self) {
-        if let Some(directory) = self.directory.take() {
-            // What cannot be removed is found by `ringtrace ps --dead`.
-            let _ = std::fs::remove_dir_all(&directory);
-            // Fails while another session of the process has its directory there.
-            let _ = directory.parent().map(std::fs::remove_dir);
+        self.directory = None;
+    }
+}
+
+/// A session's directory. Dropping it removes it, with its files (ST-2).
+struct SessionDirectory {
+    path: PathBuf,
+    creator: u32,
+}
+
+/// Names that are tried where an earlier session of the same name has not removed its directory yet.
+const NAMES: u32 = 16;
+
+impl SessionDirectory {
+    fn create(image: &Path, session: &str) -> Result<SessionDirectory> {
+        let mut number = 1;
+        loop {
+            // Again each time: a session that ends removes the image's directory when it finds nothing there.
+            private_directory(image)?;
+            let path = image.join(if number == 1 { session.to_owned() } else { format!("{session}~{number}") });
+            match rustix::fs::mkdir(&path, Mode::RWXU) {
+                Ok(()) => return Ok(SessionDirectory { path, creator: std::process::id() }),
+                Err(rustix::io::Errno::EXIST | rustix::io::Errno::NOENT) if number < NAMES => number += 1,
+                Err(error) => {
+                    // Fails while another session of the process has its directory there.
+                    let _ = std::fs::remove_dir(image);
+                    return Err(Error::io("cannot create", &path, error));
+                }
+            }
         }
+    }
+}
+
+impl Drop for SessionDirectory {
+    fn drop(&mut self) {
+        if self.creator != std::process::id() {
+            return; // forked
+        }
+        // File by file, which needs no descriptor. What cannot be removed is found by `ringtrace ps --dead`.
+        let _ = FILES.map(|name| std::fs::remove_file(self.path.join(name)));
+        let _ = std::fs::remove_dir(&self.path);
+        // Fails while another session of the process has its directory there.
+        let _ = self.path.parent().map(std::fs::remove_dir);
+    }
+}
+
+/// A file that this process opened, under a descriptor that it gives up when it is no longer of that file (ST-1).
+pub(crate) struct OwnFile {
+    /// `None` only while it is dropped.
+    file: Option<File>,
+    /// Device and inode.
+    identity: (u64, u64),
+    lost: bool,
+}
+
+/// Descriptors below are left to the program, which may rely on being given the lowest.
+const LOWEST_DESCRIPTOR: i32 = 100;
+
+impl OwnFile {
+    /// Takes a file that was just opened, and moves its descriptor out of the program's way.
+    pub(crate) fn new(file: File) -> io::Result<OwnFile> {
+        // Where the limit on descriptors is lower, it stays where it is.
+        let file = rustix::io::fcntl_dupfd_cloexec(&file, LOWEST_DESCRIPTOR).map_or(file, File::from);
+        let identity = identity(&file)?;
+        Ok(OwnFile { file: Some(file), identity, lost: false })
+    }
+
+    /// Returns the file for writing, by one fstat(2).
+    ///
+    /// # Errors
+    ///
+    /// The descriptor was closed by the program. It is never used again.
+    pub(crate) fn file(&mut self) -> io::Result<&File> {
+        self.lost |= !self.is_own();
+        if self.lost {
+            return Err(io::Error::other("the program closed the tracer's descriptors"));
+        }
+        Ok(self)
+    }
+
+    fn is_own(&self) -> bool {
+        identity(self).is_ok_and(|i| i == self.identity)
+    }
+}
+
+/// For reading and mapping, while nothing can have closed it yet.
+impl Deref for OwnFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.file.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        let keep = self.lost || !self.is_own();
+        if let Some(file) = self.file.take().filter(|_| keep) {
+            let _ = file.into_raw_fd(); // the number is the program's
+        }
+    }
+}
+
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|m| (m.dev(), m.ino()))
+}
+
+/// A file that grows by whole pieces only.
+pub(crate) struct Appended {
+    file: OwnFile,
+    /// Bytes of whole pieces.
+    len: u64,
+    /// A part of a piece could not be taken back.
+    is_cut: bool,
+}
+
+impl Appended {
+    /// Takes an empty file.
+    pub(crate) fn new(file: OwnFile) -> Appended {
+        Appended { file, len: 0, is_cut: false }
+    }
+
+    /// Appends a piece, or nothing.
+    pub(crate) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
+        if self.is_cut {
+            return Err(io::Error::other("an earlier write failed halfway"));
+        }
+        let file = self.file.file()?;
+        if let Err(error) = file.write_all_at(piece, self.len) {
+            self.is_cut = file.set_len(self.len).is_err();
+            return Err(error);
+        }
+        self.len += piece.len() as u64;
+        Ok(())
     }
 }
 
@@ -71,7 +215,6 @@ fn bases() -> Vec<PathBuf> {
 }
 
 fn in_directory(base: &Path, process: &Process, session: &str, bytes: u64) -> Result<Storage> {
-    private_directory(base)?;
     let parent = base.parent().unwrap_or(base);
     let stat = rustix::fs::statfs(parent).map_err(|e| Error::io("cannot examine", parent, e))?;
     if stat.f_type as i64 != TMPFS {
@@ -82,19 +225,31 @@ fn in_directory(base: &Path, process: &Process, session: &str, bytes: u64) -> Re
         let message = format!("{bytes} bytes are needed, {free} are free");
         return Err(Error::io("cannot keep ring buffers in", base, io::Error::new(io::ErrorKind::StorageFull, message)));
     }
-    let image = base.join(format!("{}-{}", process.pid, process.start_time));
-    private_directory(&image)?;
-    let directory = image.join(session);
-    // A directory of this name was left by a session whose removal failed; its process is this one.
-    let _ = std::fs::remove_dir_all(&directory);
-    rustix::fs::mkdir(&directory, Mode::RWXU).map_err(|e| Error::io("cannot create", &directory, e))?;
+    private_directory(base)?;
+    let image = base.join(format!("{}-{}-{:08x}", process.pid, process.start_time, image_id()));
+    let directory = SessionDirectory::create(&image, session)?;
     let create = |name: &str| {
-        let path = directory.join(name);
+        let path = directory.path.join(name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map(File::from);
-        file.map_err(|e| Error::io("cannot create", &path, e))
+        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
+        file.and_then(|f| OwnFile::new(f.into())).map_err(|e| Error::io("cannot create", &path, e))
     };
-    Ok(Storage { rings: create("rings")?, journal: create("journal")?, directory: Some(directory) })
+    let (rings, journal) = (create(RINGS)?, create(JOURNAL)?);
+    Ok(Storage { rings, journal, directory: Some(directory) })
+}
+
+/// What tells this process image, and this copy of the run time, from others of the same PID and start time.
+fn image_id() -> u32 {
+    static ID: OnceLock<u32> = OnceLock::new();
+    *ID.get_or_init(|| {
+        let mut id = [0; 4];
+        // Four bytes come at once or not at all; without randomness, images still begin at different times.
+        if rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::NONBLOCK).is_err() {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            return since.subsec_nanos();
+        }
+        u32::from_le_bytes(id)
+    })
 }
 
 /// Creates a directory that is nobody else's, or checks that an existing one is none: not a link, ours, closed to others.
@@ -111,4 +266,27 @@ fn private_directory(path: &Path) -> Result<()> {
         return Err(Error::io("cannot use", path, problem));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, SealFlags};
+
+    #[test]
+    fn a_piece_that_is_cut_is_taken_back() {
+        let file = File::from(rustix::fs::memfd_create("piece", MemfdFlags::ALLOW_SEALING).expect("a file"));
+        // Of a piece beyond this the kernel writes the first page.
+        file.set_len(4096).expect("room");
+        rustix::fs::fcntl_add_seals(&file, SealFlags::GROW).expect("it cannot grow");
+        let mut appended = Appended::new(OwnFile::new(file).expect("a file"));
+        appended.append(b"whole").expect("there is room");
+        appended.append(&[1; 6000]).expect_err("there is no room");
+        assert_eq!(appended.file.metadata().expect("its size").len(), 5);
+        // Nothing can be taken back from here.
+        let full = File::options().write(true).open("/dev/full").expect("a file");
+        let mut appended = Appended::new(OwnFile::new(full).expect("a file"));
+        appended.append(b"piece").expect_err("it is full");
+        assert_eq!(appended.append(b"piece").expect_err("it is cut").to_string(), "an earlier write failed halfway");
+    }
 }
