@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// Examples end by themselves.
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(120);
+const VALGRIND_LIMIT: Duration = Duration::from_secs(600);
 
 pub(crate) fn run() -> Result<Tally> {
     let metadata = Metadata::of_workspace()?;
@@ -27,7 +28,29 @@ pub(crate) fn run() -> Result<Tally> {
         .env("GLIBC_TUNABLES", "glibc.pthread.rseq=0")
         .tests()?;
 
+    tally += memory_checks()?;
     tally += models(&metadata)?;
+    Ok(tally)
+}
+
+/// Lists and sessions that come and go under load, in valgrind: nothing is used after it was freed. A short form, since one
+/// thread runs at a time there; it also is what a program without restartable sequences does.
+fn memory_checks() -> Result<Tally> {
+    let build = ["test", "--test", "toggle", "--no-run", "--message-format", "json"];
+    let messages = cargo(build).read()?;
+    let executables = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        Some(message.get("executable")?.as_str()?.to_owned())
+    });
+    let mut tally = Tally::default();
+    for executable in executables {
+        tally += Cmd::new("valgrind")
+            .args(["--quiet", "--error-exitcode=9"])
+            .arg(&executable)
+            .env("RINGTRACE_TOGGLES", "400")
+            .limit(VALGRIND_LIMIT)
+            .check()?;
+    }
     Ok(tally)
 }
 
