@@ -121,10 +121,12 @@ fn files_of_a_program_that_closes_all_descriptors_are_not_touched() {
 }
 
 fn close_all_descriptors() {
-    // SAFETY: this is the mistake under test. Nothing in this process but the tracer has such descriptors.
-    #[expect(unsafe_code, reason = "closes descriptors that it does not own")]
     for descriptor in 3..1024 {
-        unsafe { libc::close(descriptor) };
+        // SAFETY: this is the mistake under test. Nothing in this process but the tracer has such descriptors.
+        #[expect(unsafe_code, reason = "closes descriptors that it does not own")]
+        unsafe {
+            libc::close(descriptor)
+        };
     }
 }
 

@@ -5,9 +5,16 @@ use std::path::{Path, PathBuf};
 /// What went wrong with a session, a rule or a file, and what to do about it.
 ///
 /// The message is for people; programs ask the `is_*` predicates.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Kind>);
+
+/// The message with its causes, so that `main` may return the error.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Chain(self).fmt(f)
+    }
+}
 
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

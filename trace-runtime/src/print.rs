@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::output::{Packet, Sink, StreamId};
+use crate::sys;
 use std::collections::HashMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use trace_ctf::packet::PacketHeader;
 use trace_ctf::reader::{self, Decoder, Loss, LossKind};
 use trace_ctf::schema as ctf;
@@ -34,7 +35,7 @@ impl Printer {
         let decoder = ctf::Schema::new(trace.clone()).and_then(|schema| Decoder::new(&schema)).map_err(unreadable)?;
         Ok(Printer {
             decoder,
-            readable: Readable::local(crate::sys::utc_offset).colors(is_colored()),
+            readable: Readable::local(sys::utc_offset()).colors(is_colored()),
             packets: Vec::new(),
             losses: Vec::new(),
             reported: HashMap::new(),
@@ -89,7 +90,8 @@ impl Sink for Printer {
                 file: None,
             });
         }
-        *reported = Reported { discarded: packet.discarded, end };
+        // A count that was sampled earlier than the one before is no news.
+        *reported = Reported { discarded: packet.discarded.max(reported.discarded), end };
         self.packets.push(content);
         Ok(())
     }
@@ -118,8 +120,7 @@ impl Sink for Printer {
         drop(events);
         self.packets.clear();
         self.written += lines.len() as u64;
-        // Nobody reads stderr: that is no reason to end anything.
-        let _ = std::io::stderr().lock().write_all(&lines);
+        sys::write_stderr(&lines);
         Ok(())
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct ThreadNames {
 struct Known {
     name: String,
     looks: u8,
+    /// Whether it was there since the dead were last forgotten.
+    is_alive: bool,
 }
 
 impl ThreadNames {
@@ -41,6 +43,7 @@ impl ThreadNames {
         for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
             let Some(tid) = task.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
             let known = self.known.entry(tid).or_default();
+            known.is_alive = true;
             if !all && known.looks >= LOOKS {
                 continue;
             }
@@ -52,6 +55,40 @@ impl ThreadNames {
                 news.push((tid, name.to_owned()));
             }
         }
+        if all {
+            self.known.retain(|_, known| std::mem::take(&mut known.is_alive));
+        }
         news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_thread_is_news_once_and_forgotten_when_it_has_ended() {
+        let (alive, begun) = channel();
+        let (end, ending) = channel::<()>();
+        let body = move || {
+            let _ = alive.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+            let _ = ending.recv();
+        };
+        let thread = std::thread::Builder::new().name("a-mayfly".to_owned()).spawn(body).expect("a thread");
+        let tid = begun.recv().expect("its number");
+        let mut names = ThreadNames::default();
+        assert!(names.news(true).contains(&(tid, "a-mayfly".to_owned())));
+        assert!(names.known.contains_key(&tid));
+        assert!(!names.news(true).iter().any(|(t, _)| *t == tid));
+        drop(end);
+        thread.join().expect("it ends");
+        // The kernel removes it from /proc a moment after it woke the joiner.
+        while std::path::Path::new(&format!("/proc/self/task/{tid}")).exists() {
+            std::thread::yield_now();
+        }
+        // In the first pass it may still count as seen since the last one.
+        names.news(true);
+        assert!(!names.known.contains_key(&tid));
     }
 }

@@ -18,7 +18,8 @@ impl Line {
     /// Returns the nanoseconds at `count`. The same arithmetic as in the sequences.
     #[inline(always)]
     pub(super) fn at(self, count: u64) -> u64 {
-        let scaled = u128::from(count.wrapping_sub(self.counter0)) * u128::from(self.scale);
+        // CL-5: signed.
+        let scaled = i128::from(count.wrapping_sub(self.counter0) as i64) * i128::from(self.scale);
         ((scaled >> 32) as u64).wrapping_add(self.ns0)
     }
 

@@ -11,6 +11,8 @@ pub(super) const SLEW_PPM: i128 = 500;
 const STEP_NS: i64 = 1_000_000_000;
 /// Segments that are kept apart.
 const SEGMENTS: usize = 256;
+/// A measured rate is believed if it differs from the present one by at most this, in millionths; CL-6.
+const TRUST_PPM: u64 = 10_000;
 const MILLION: i128 = 1_000_000;
 
 /// One calibration of the clock, as the metadata describe it.
@@ -70,11 +72,20 @@ fn rate(from: &Sample, to: &Sample) -> Option<u64> {
     u64::try_from(scale).ok().filter(|s| (1 << 25..1 << 36).contains(s))
 }
 
+/// Whether two rates differ by no more than oscillators, and the OS clock's own discipline, can explain.
+fn agree(a: u64, b: u64) -> bool {
+    u128::from(a.abs_diff(b)) * MILLION.unsigned_abs() <= u128::from(b) * u128::from(TRUST_PPM)
+}
+
 /// The clock's history and present calibration.
 #[derive(Debug)]
 pub(super) struct Discipline {
     last: Sample,
     line: Line,
+    /// The last rate that was believed, without its slew.
+    rate: u64,
+    /// A measured rate that was not believed, if the last one was not.
+    refused: Option<u64>,
     refinements: u32,
     finished: VecDeque<Segment>,
     from_ns: u64,
@@ -108,6 +119,8 @@ impl Discipline {
         let discipline = Discipline {
             last,
             line,
+            rate: scale,
+            refused: None,
             refinements: 0,
             finished: VecDeque::new(),
             from_ns: last.ns,
@@ -134,27 +147,37 @@ impl Discipline {
         if now.ns < self.last.ns + 5_000_000 || scaled(now.width, self.line.scale) > 100_000 {
             return None;
         }
-        let rate = rate(&self.last, &now)?;
-        let old_ns = self.line.at(now.count);
-        let error = now.ns.wrapping_sub(old_ns) as i64;
+        let elapsed = now.ns - self.last.ns;
+        let measured = rate(&self.last, &now);
+        let is_believed = |rate: &u64| agree(*rate, self.rate) || self.refused.is_some_and(|refused| agree(*rate, refused));
+        let believed = measured.filter(is_believed);
+        let rate = believed.unwrap_or(self.rate);
+        // The counter stood or ran alone for a while, or the present rate is wrong: the next sample tells.
+        let doubt = measured.filter(|_| believed.is_none()).map_or(0, |m| m.abs_diff(rate));
+        let error = now.ns.wrapping_sub(self.line.at(now.count)) as i64;
+        // How far stamps may have come: CL-3. A counter that was reset says nothing about those before.
+        let is_reset = (now.count.wrapping_sub(self.last.count) as i64) < 0;
+        let reached = if is_reset { self.from_ns + elapsed + elapsed / 1000 } else { self.line.at(now.count) };
+        let behind = now.ns.wrapping_sub(reached) as i64;
         let blur = now.uncertainty_ns(rate);
-        self.refinements += 1;
+        self.refinements += u32::from(believed.is_some());
+        self.refused = if believed.is_some() { None } else { measured };
         let horizon = i128::try_from(self.next().as_nanos()).unwrap_or(i128::MAX);
-        let steps = error > STEP_NS;
-        let (line, left) = if steps {
+        let (line, left) = if behind > STEP_NS {
             (Line::through(now.count, now.ns, rate), 0)
         } else {
             // CL-3: 1 ns above, because the old line was truncated.
-            (Line::through(now.count, old_ns + 1, slewed(rate, error, horizon)), error.unsigned_abs() + 1)
+            (Line::through(now.count, reached + 1, slewed(rate, behind, horizon)), behind.unsigned_abs() + 1)
         };
-        self.finish(line.at(now.count), error.unsigned_abs() + blur);
-        // The rate is known to the blur of two samples over their distance.
-        let drift =
-            u128::from(blur + self.last.uncertainty_ns(rate)) * horizon.unsigned_abs() / u128::from(now.ns - self.last.ns);
-        self.error_at_start_ns = left + blur;
+        self.finish(line.at(now.count), error.unsigned_abs().saturating_add(blur));
+        // The rate is known to the blur of two samples over their distance, if it is not in doubt altogether.
+        let drift = u128::from(blur + self.last.uncertainty_ns(rate)) * horizon.unsigned_abs() / u128::from(elapsed)
+            + u128::from(doubt) * horizon.unsigned_abs() / u128::from(rate.max(1));
+        self.error_at_start_ns = left.saturating_add(blur);
         self.expected_error_ns = self.error_at_start_ns.saturating_add(u64::try_from(drift).unwrap_or(u64::MAX));
         self.last = now;
         self.line = line;
+        self.rate = rate;
         self.from_ns = line.at(now.count);
         self.from_count = now.count;
         Some(line)
@@ -226,7 +249,7 @@ mod tests {
             let start = Sample { count: count_of(1_000_000), ns: 1_000_000, width: 100 };
             let line = Line::through(start.count, start.ns, wrong);
             let mut discipline = Discipline {
-                last: start, line, refinements: 0, finished: VecDeque::new(), from_ns: start.ns, from_count: start.count,
+                last: start, line, rate: wrong, refused: None, refinements: 0, finished: VecDeque::new(), from_ns: start.ns, from_count: start.count,
                 error_at_start_ns: 0, expected_error_ns: 0,
             };
             let mut ns = start.ns;
@@ -243,6 +266,101 @@ mod tests {
             }
             prop_assert!(discipline.line.at(count_of(ns)).abs_diff(ns) <= 100);
         }
+    }
+
+    const COUNTS_PER_US: u64 = 2500;
+    const NOMINAL: u64 = ((1_u128 << 32) * 2 / 5) as u64;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A discipline of 2.5 GHz that has settled, its last sample, and how it got there is forgotten.
+    fn settled(scale: u64) -> (Discipline, Sample) {
+        let mut sample = Sample { count: 1000 * SECOND, ns: 400 * SECOND, width: 100 };
+        let mut discipline = Discipline {
+            last: sample,
+            line: Line::through(sample.count, sample.ns, scale),
+            rate: scale,
+            refused: None,
+            refinements: 0,
+            finished: VecDeque::new(),
+            from_ns: sample.ns,
+            from_count: sample.count,
+            error_at_start_ns: 0,
+            expected_error_ns: 0,
+        };
+        for _ in 0..6 {
+            sample = after(sample, discipline.next().as_nanos() as u64);
+            assert!(discipline.refine(sample).is_some());
+        }
+        (discipline, sample)
+    }
+
+    fn after(sample: Sample, ns: u64) -> Sample {
+        Sample { count: sample.count + ns / 1000 * COUNTS_PER_US, ns: sample.ns + ns, ..sample }
+    }
+
+    fn distance(discipline: &Discipline, sample: Sample) -> i128 {
+        i128::from(discipline.line.at(sample.count)) - i128::from(sample.ns)
+    }
+
+    #[test]
+    fn a_counter_that_was_reset_is_followed_again() {
+        for count in [0, 5 * SECOND, 999 * SECOND] {
+            let (mut discipline, last) = settled(NOMINAL);
+            let reset = Sample { count, ns: last.ns + 10 * SECOND, width: 100 };
+            // CL-5: nobody gets a stamp from the far future meanwhile.
+            let between = discipline.line.at(reset.count);
+            assert!((between as i64) < last.ns as i64, "{between}");
+            let reached = discipline.line.at(last.count) + 10 * SECOND;
+            assert!(discipline.refine(reset).is_some());
+            // Not behind what the old line may have said, nor far ahead.
+            assert!(discipline.line.at(reset.count) > reached);
+            assert!(distance(&discipline, reset) < 20_000_000);
+            assert!(agree(discipline.line.scale, NOMINAL));
+            let error = discipline.finished.back().expect("a segment").error_ns;
+            assert!(error >= reset.ns.wrapping_sub(between), "{error}");
+            let mut sample = reset;
+            for _ in 0..6 {
+                sample = after(sample, 10 * SECOND);
+                assert!(discipline.refine(sample).is_some());
+            }
+            assert!(distance(&discipline, sample).abs() < 100, "{}", distance(&discipline, sample));
+        }
+    }
+
+    #[test]
+    fn a_suspend_that_only_the_counter_ran_through_leaves_the_rate() {
+        for suspended in [SECOND / 2, 480 * SECOND] {
+            let (mut discipline, last) = settled(NOMINAL);
+            let awake = Sample { ns: last.ns + 10 * SECOND, ..after(last, 10 * SECOND + suspended) };
+            let old = discipline.line.at(awake.count);
+            assert!(discipline.refine(awake).is_some());
+            assert_eq!(discipline.line.at(awake.count), old + 1);
+            assert!(i128::from(discipline.line.scale.abs_diff(NOMINAL)) * MILLION <= i128::from(NOMINAL) * SLEW_PPM);
+            let segments = discipline.segments();
+            let [.., finished, present] = segments.as_slice() else { panic!("two segments") };
+            assert!(finished.error_ns >= suspended && present.error_ns >= suspended);
+            // The next measurement is of one piece again.
+            let sample = after(awake, 10 * SECOND);
+            let before = distance(&discipline, sample);
+            assert!(discipline.refine(sample).is_some());
+            assert!(before < suspended.into() && discipline.refused.is_none());
+            assert!(agree(discipline.rate, NOMINAL));
+        }
+    }
+
+    #[test]
+    fn a_rate_that_is_measured_twice_is_believed() {
+        let (mut discipline, last) = settled(NOMINAL);
+        discipline.rate = NOMINAL / 10 * 9;
+        discipline.line = Line::through(last.count, last.ns, discipline.rate);
+        discipline.from_ns = last.ns;
+        let first = after(last, SECOND);
+        assert!(discipline.refine(first).is_some());
+        assert_eq!(discipline.rate, NOMINAL / 10 * 9);
+        // Either may be right.
+        assert!(discipline.expected_error_ns > SECOND / 10);
+        assert!(discipline.refine(after(first, SECOND)).is_some());
+        assert!(agree(discipline.rate, NOMINAL));
     }
 
     #[test]

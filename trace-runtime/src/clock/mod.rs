@@ -16,7 +16,8 @@
 //! | --- | --- | --- |
 //! | nominal rate (CPUID or a 150 µs measurement) | [`Clock::process`], once | → refined, at the first [`refine`](Clock::refine) |
 //! | refined | consumer thread, after 10 ms, 100 ms, 1 s, then every 10 s | → refined |
-//! | stepped forward: more than a second behind (a suspend that reset the counter) | consumer thread | → refined |
+//! | stepped forward: more than a second behind | consumer thread | → refined |
+//! | in doubt: the counter was reset by a suspend, or ran while `CLOCK_MONOTONIC` stood | consumer thread | → refined, with the rate from before, at the next refinement |
 //!
 //! # Invariants
 //!
@@ -27,7 +28,12 @@
 //!   runs ahead of the load of `current`, does not go below it.
 //! - CL-3: At the switch the new line lies at or above the old one, by at most 1 ns: stamps taken one after the other on one
 //!   CPU do not go backwards.
+//!   Where the counter was reset, the new line lies at or above all that the old one can have said before.
 //! - CL-4: The rate of a calibration differs from the measured rate by at most 500 ppm.
+//! - CL-5: Distances from `counter0` are signed: a counter that was reset yields stamps of the past, which a ring buffer raises to
+//!   the stamp before, and no stamps of the far future, which it could never get below.
+//! - CL-6: A measured rate that differs from the present one by more than 1 % is not believed until it is measured twice in
+//!   succession: it spans a moment at which counter and OS clock went different ways. Such a segment's error says how far.
 //!
 //! # Guarantees
 //!

@@ -147,7 +147,8 @@ unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, ids: u64, pi
                 // SAFETY: RB-1, RB-4: the caller's duty.
                 let recorded = unsafe { sequence::append_extended::<C>(core.hot(), generation, ids, pieces, total, || now) };
                 if let Some(unclamped) = recorded {
-                    if unclamped < last {
+                    // Signed: CL-5.
+                    if (unclamped as i64) < last as i64 {
                         buffer.control.count(Counter::Clamped);
                     }
                     return Attempt::Done(Outcome::Recorded);
@@ -223,7 +224,8 @@ fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>,
         //  - If this sees the new value, the reader's loads came before.
         //  - If it does not, the event is discarded.
         let consumed = buffer.consumed().consumed.load(Ordering::Acquire) / shape.sub_buffer();
-        if sequence.wrapping_sub(consumed) >= shape.sub_buffers() {
+        // Signed: where `word` is stale, the reader may be beyond this sub-buffer; then the sequence declines.
+        if sequence.wrapping_sub(consumed) as i64 >= shape.sub_buffers() as i64 {
             return None;
         }
     }

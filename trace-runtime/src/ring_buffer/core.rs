@@ -327,11 +327,10 @@ impl Core {
         unsafe { Some(Buffer { control: &*control.cast::<Control>(), base: control, core: self }) }
     }
 
-    /// The control page that counts what happens on this CPU: the buffer's, or else the fallback region's.
+    /// The control page that counts what happens here: that of the buffer an append would take now, or else the fallback region's.
     fn here(&self) -> &Control {
-        let cpu = trace_registry::sys::cpu_id();
-        let buffer = self.buffer_at(cpu);
-        buffer.map_or_else(|| self.view(self.counting_page()), |b| b.control)
+        let buffer = sequence::index_by(self.settings.placement).and_then(|index| self.buffer_at(index));
+        buffer.map_or_else(|| self.outside(), |b| b.control)
     }
 
     /// Where losses are counted that belong to no buffer.

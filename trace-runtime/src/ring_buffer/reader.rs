@@ -5,7 +5,7 @@
 
 use super::core::{Core, Memory};
 use super::fallback::{FallbackReader, FallbackRecord};
-use super::layout::{Control, Layout, OPENING, Settings};
+use super::layout::{COUNTERS, Control, Layout, OPENING, Settings};
 use super::losses::{self, Losses};
 use super::position::{CommitWord, Position, Shape};
 use super::{Geometry, Mode};
@@ -68,6 +68,8 @@ struct Cursor {
     last_ns: u64,
     /// Losses at the end of the packet before.
     lost: u64,
+    /// Counters at the end of the packet before.
+    counters: [u64; COUNTERS],
     /// Records that were delivered of this buffer, by predecessors too.
     delivered: u64,
     /// Snapshots: the writer's state when the reader was made.
@@ -264,8 +266,8 @@ impl Reader {
         self.memory().buffer_losses(buffer).unwrap_or_default()
     }
 
-    /// Returns the losses of the fallback region. What was never committed or was overwritten there is exact when everything
-    /// was delivered and nobody writes.
+    /// Returns the losses of the fallback region. What was never committed or was overwritten there is exact when nobody writes
+    /// and [`next_fallback`](Self::next_fallback) found nothing more; the counts of one reader never decrease.
     pub fn fallback_losses(&self) -> Losses {
         self.fallback.losses(&self.memory())
     }
@@ -291,6 +293,10 @@ impl Reader {
         let cursor = self.cursors.get_mut(buffer as usize)?;
         let copies = self.purpose == Purpose::Snapshot || self.settings.mode == Mode::Overwrite;
         loop {
+            // For a cut: losses before the commit that it ends at. Acquire fence: the loads of the counters come before that
+            // of the commit word.
+            let sample = control.sample();
+            fence(Ordering::Acquire);
             let now = match cursor.until {
                 Some(until) => until,
                 None => committed(control)?,
@@ -324,8 +330,10 @@ impl Reader {
                 let counters = losses::load(&descriptor.at_close);
                 (content & 0xffff_ffff, (content >> 32) as u32, load(&descriptor.end_ns), counters)
             } else {
-                (ahead, now.word.records(), now.last_ns, control.sample())
+                (ahead, now.word.records(), now.last_ns, sample)
             };
+            // Whoever closes a sub-buffer samples before it commits, so a cut in between may have told more.
+            let counters: [u64; COUNTERS] = std::array::from_fn(|k| counters[k].max(cursor.counters[k]));
             let sequence_seen = load(&descriptor.sequence);
             let ring_at = self.layout.buffer(buffer) + self.layout.data + shape.ring_offset(start);
             let is_whole = sequence_seen == cursor.sequence.wrapping_add(1) && from <= to && to < shape.sub_buffer();
@@ -375,6 +383,7 @@ impl Reader {
                 delivered: cursor.delivered,
             };
             cursor.lost = losses.discarded();
+            cursor.counters = counters;
             if is_closed {
                 cursor.sequence += 1;
                 (cursor.offset, cursor.records, cursor.last_ns) = (0, 0, 0);
@@ -438,7 +447,7 @@ fn committed(control: &Control) -> Option<Committed> {
 
 impl Cursor {
     fn new(memory: &Memory<'_>, buffer: u32, shape: Shape, purpose: Purpose) -> Cursor {
-        let mut cursor = Cursor { sequence: 0, offset: 0, records: 0, last_ns: 0, lost: u64::MAX, delivered: 0, until: None };
+        let mut cursor = Cursor { sequence: 0, offset: 0, records: 0, last_ns: 0, lost: u64::MAX, counters: [0; COUNTERS], delivered: 0, until: None };
         let (Some(control), Some(page)) = (memory.control(buffer), memory.consumed(buffer)) else { return cursor };
         let now = committed(control);
         if purpose == Purpose::Snapshot {

@@ -139,7 +139,8 @@ macro_rules! define {
             "shl rdx, 32",
             "or rax, rdx",
             "sub rax, qword ptr [r8 + {counter0}]",
-            "mul qword ptr [r8 + {scale}]",
+            // CL-5: signed.
+            "imul qword ptr [r8 + {scale}]",
             "shrd rax, rdx, 32",
             "add rax, qword ptr [r8 + {ns0}]",
             ".elseif {given}",
@@ -150,7 +151,7 @@ macro_rules! define {
             ".if {extended}",
             "mov qword ptr [rsp - 56], rax",
             "cmp rax, qword ptr [r10 + 8]",
-            "cmovb rax, qword ptr [r10 + 8]",
+            "cmovl rax, qword ptr [r10 + 8]",
             ".elseif {stamped}",
             // Also true for a stamp below the one before.
             "mov rdx, rax",

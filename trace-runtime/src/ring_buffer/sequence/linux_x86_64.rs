@@ -23,8 +23,14 @@ pub(super) const fn index_at(placement: Placement) -> u32 {
 /// Returns the index of the buffer to use. `None`: the thread is not registered.
 #[inline]
 pub(in crate::ring_buffer) fn index<C: Config>() -> Option<u32> {
+    index_by(C::PLACEMENT)
+}
+
+/// Returns the index of the buffer that a channel of this placement uses. `None`: the thread is not registered.
+#[inline]
+pub(in crate::ring_buffer) fn index_by(placement: Placement) -> Option<u32> {
     let cpu = cpu_id();
-    if cpu as i32 >= 0 && C::PLACEMENT == Placement::MmCid {
+    if cpu as i32 >= 0 && placement == Placement::MmCid {
         let cid: u32;
         // SAFETY: SYS-2: the area has 32 bytes. Not `pure`: the kernel changes the word.
         unsafe {
@@ -84,12 +90,12 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             "mov {tmp}, qword ptr [{hot} + {clock}]",
             "mov {tmp}, qword ptr [{tmp}]",
             "sub rax, qword ptr [{tmp} + {counter0}]",
-            "mul qword ptr [{tmp} + {scale}]",
+            "imul qword ptr [{tmp} + {scale}]",
             "shrd rax, rdx, 32",
             "add rax, qword ptr [{tmp} + {ns0}]",
             ".endif",
             "cmp rax, qword ptr [{reg} + 8]",
-            "cmovb rax, qword ptr [{reg} + 8]",
+            "cmovl rax, qword ptr [{reg} + 8]",
             "test {ok}, {ok}",
             "jz 38f",
             "31:",

@@ -2,10 +2,14 @@
 #![expect(unsafe_code, clippy::extra_unused_type_parameters, reason = "the same signatures as with sequences")]
 
 use super::{Hot, Switch};
-use crate::ring_buffer::{Config, Outcome};
+use crate::ring_buffer::{Config, Outcome, Placement};
 use trace_registry::field::Piece;
 
 pub(in crate::ring_buffer) fn index<C: Config>() -> Option<u32> {
+    None
+}
+
+pub(in crate::ring_buffer) fn index_by(_: Placement) -> Option<u32> {
     None
 }
 
