@@ -12,7 +12,7 @@ pub struct Error(Box<Kind>);
 /// The message with its causes, so that `main` may return the error.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Chain(self).fmt(f)
+        fmt::Display::fmt(&Chain(self), f)
     }
 }
 
