@@ -447,7 +447,16 @@ fn committed(control: &Control) -> Option<Committed> {
 
 impl Cursor {
     fn new(memory: &Memory<'_>, buffer: u32, shape: Shape, purpose: Purpose) -> Cursor {
-        let mut cursor = Cursor { sequence: 0, offset: 0, records: 0, last_ns: 0, lost: u64::MAX, counters: [0; COUNTERS], delivered: 0, until: None };
+        let mut cursor = Cursor {
+            sequence: 0,
+            offset: 0,
+            records: 0,
+            last_ns: 0,
+            lost: u64::MAX,
+            counters: [0; COUNTERS],
+            delivered: 0,
+            until: None,
+        };
         let (Some(control), Some(page)) = (memory.control(buffer), memory.consumed(buffer)) else { return cursor };
         let now = committed(control);
         if purpose == Purpose::Snapshot {
