@@ -40,7 +40,7 @@ pub use trace_runtime::*;
 /// What the program declares, collected by the linker: tracepoints, probes, and the format of their events.
 pub mod registry {
     pub use trace_registry::format::Format;
-    pub use trace_registry::registry::{Duplicate, duplicates, probes, tracepoints};
+    pub use trace_registry::registry::{Duplicate, Match, duplicates, find, probes, tracepoints};
 }
 
 /// What expansions name. Not part of the API.

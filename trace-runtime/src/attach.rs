@@ -6,8 +6,8 @@
 #![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
 use crate::error::{Error, Kind, Result};
 use crate::rcu;
+use crate::recording::Recording;
 use crate::rule::Rule;
-use crate::session::Inner;
 use arc_swap::ArcSwap;
 use once_cell::race::OnceBox;
 use std::collections::BTreeMap;
@@ -58,14 +58,14 @@ pub(crate) struct Control {
 static CONTROL: Mutex<Control> = Mutex::new(Control { detached: Vec::new() });
 
 /// The sessions that exist, recording or not. Changed under the control lock; the consumer takes it without.
-static SESSIONS: OnceBox<ArcSwap<Vec<Arc<Inner>>>> = OnceBox::new();
+static SESSIONS: OnceBox<ArcSwap<Vec<Arc<Recording>>>> = OnceBox::new();
 
-fn table() -> &'static ArcSwap<Vec<Arc<Inner>>> {
+fn table() -> &'static ArcSwap<Vec<Arc<Recording>>> {
     SESSIONS.get_or_init(|| Box::new(ArcSwap::from_pointee(Vec::new())))
 }
 
 /// Returns the sessions that exist.
-pub(crate) fn sessions() -> Arc<Vec<Arc<Inner>>> {
+pub(crate) fn sessions() -> Arc<Vec<Arc<Recording>>> {
     table().load_full()
 }
 
@@ -74,19 +74,19 @@ pub(crate) fn control() -> MutexGuard<'static, Control> {
 }
 
 impl Control {
-    pub(crate) fn add(&mut self, session: Arc<Inner>) {
+    pub(crate) fn add(&mut self, session: Arc<Recording>) {
         let mut sessions = Vec::clone(&sessions());
         sessions.push(session);
         table().store(Arc::new(sessions));
     }
 
-    pub(crate) fn remove(&mut self, session: &Inner) {
+    pub(crate) fn remove(&mut self, session: &Recording) {
         let kept = sessions().iter().filter(|s| !std::ptr::eq(&***s, session)).cloned().collect();
         table().store(Arc::new(kept));
     }
 
     /// Makes and publishes the lists of all tracepoints with a probe that `concerns`. It cannot fail: what a session cannot
-    /// record is left out of its lists, and the session warns ([`Inner::prepare`] tells beforehand).
+    /// record is left out of its lists, and the session warns ([`Recording::prepare`] tells beforehand).
     pub(crate) fn publish(&mut self, concerns: impl Fn(&NamedProbe) -> bool) {
         let sessions = sessions();
         let mut lists = Vec::new();
@@ -104,7 +104,7 @@ impl Control {
     }
 
     /// The list of one tracepoint; `None`: no session wants any of its probes.
-    fn list(&self, site: &Site, sessions: &[Arc<Inner>]) -> Option<ProbeList> {
+    fn list(&self, site: &Site, sessions: &[Arc<Recording>]) -> Option<ProbeList> {
         let mut entries = Vec::new();
         for named in site.probes.iter().filter(|p| !self.is_detached(p.probe)) {
             let mut wanted = false;

@@ -13,8 +13,8 @@ use crate::attach;
 use crate::error::{Error, Kind, Result};
 use crate::process;
 use crate::rcu::{self, Reclaimer, lock};
+use crate::recording::Recording;
 use crate::report;
-use crate::session::Inner;
 use crate::sys;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -24,9 +24,9 @@ use trace_registry::sync::Ordering;
 /// What other threads ask of the consumer's.
 pub(crate) enum Request {
     /// End the recording of a session and deliver it.
-    Stop(Arc<Inner>, Sender<Result<()>>),
+    Stop(Arc<Recording>, Sender<Result<()>>),
     /// The same, then forget the session.
-    Destroy(Arc<Inner>, Option<Sender<Result<()>>>),
+    Destroy(Arc<Recording>, Option<Sender<Result<()>>>),
     /// Run a round now.
     Hurry,
 }
@@ -80,7 +80,7 @@ pub(crate) fn hurry() {
 }
 
 /// Ends a session, and waits for that if `wait`.
-pub(crate) fn destroy(session: &Arc<Inner>, wait: bool) {
+pub(crate) fn destroy(session: &Arc<Recording>, wait: bool) {
     // The thread reports a failure of the output itself.
     let _ = if wait {
         request(|reply| Request::Destroy(session.clone(), Some(reply)))
@@ -201,7 +201,7 @@ impl Consumer {
     }
 
     /// Ends a recording: closes the gates, waits for the events under way, delivers the rest.
-    fn stop(&mut self, session: &Inner) -> Result<()> {
+    fn stop(&mut self, session: &Recording) -> Result<()> {
         if !session.is_recording() {
             return session.failure().map_or(Ok(()), Err);
         }
@@ -217,7 +217,7 @@ impl Consumer {
         }
     }
 
-    fn destroy(&mut self, session: Arc<Inner>) -> Result<()> {
+    fn destroy(&mut self, session: Arc<Recording>) -> Result<()> {
         let result = self.stop(&session);
         attach::control().remove(&session);
         if session.failure().is_none() {

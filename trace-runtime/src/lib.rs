@@ -3,6 +3,7 @@
 //! Programs name the crate `ringtrace`, which re-exports this one. ARCHITECTURE.md says how its modules meet.
 
 mod attach;
+mod builder;
 mod channel;
 pub mod clock;
 mod consumer;
@@ -17,6 +18,7 @@ mod plan;
 mod print;
 mod process;
 mod rcu;
+mod recording;
 mod report;
 pub mod ring_buffer;
 mod rule;
@@ -26,9 +28,10 @@ mod storage;
 mod sys;
 mod threads;
 
+pub use builder::{Builder, Clock, set_memory_ceiling};
 pub use context::Context;
 pub use error::{Error, Result};
 pub use init::init;
 pub use ring_buffer::Losses;
-pub use session::{Builder, Clock, Recorder, Session, set_memory_ceiling};
+pub use session::{Recorder, Session};
 pub use statistics::Statistics;

@@ -1,0 +1,190 @@
+//! The description of a session, until it starts.
+
+use crate::attach;
+use crate::consumer;
+use crate::context::Context;
+use crate::error::{Kind, Result};
+use crate::process;
+use crate::recording::Recording;
+use crate::rule::Rule;
+use crate::session::Session;
+use crate::sys;
+use std::path::PathBuf;
+use std::sync::Arc;
+use trace_registry::sync::{AtomicU64, Ordering};
+
+/// Memory of a session whose builder names none, in bytes.
+const MEMORY: u64 = 16 << 20;
+
+pub(crate) static CEILING: AtomicU64 = AtomicU64::new(1 << 30);
+
+/// Sets the memory that all sessions of this process together may map, in bytes. 1 GiB at first.
+pub fn set_memory_ceiling(bytes: u64) {
+    CEILING.store(bytes, Ordering::Relaxed);
+}
+
+/// How the time stamps of a session are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The fastest: right on each CPU, and between CPUs within a microsecond.
+    #[default]
+    Fast,
+    /// Causal order holds between CPUs too; some 7 ns more for each event.
+    Ordered,
+    /// The operating system's monotonic clock; some 13 ns more. Also what the others are where the processor's time stamp
+    /// counter cannot be used.
+    Os,
+}
+
+/// What a session is to be; made by [`Session::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `start`"]
+pub struct Builder {
+    pub(crate) name: String,
+    pub(crate) rules: Vec<String>,
+    pub(crate) overwrite: bool,
+    pub(crate) memory: u64,
+    pub(crate) sub_buffer: Option<u32>,
+    pub(crate) output: Output,
+    pub(crate) context: Context,
+    pub(crate) sensitive: bool,
+    pub(crate) clock: Clock,
+    pub(crate) announced: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Output {
+    Default,
+    Directory(PathBuf),
+    Print,
+}
+
+impl Builder {
+    pub(crate) fn new(name: &str) -> Builder {
+        Builder {
+            name: name.to_owned(),
+            rules: Vec::new(),
+            overwrite: false,
+            memory: MEMORY,
+            sub_buffer: None,
+            output: Output::Default,
+            context: Context::default(),
+            sensitive: false,
+            clock: Clock::default(),
+            announced: false,
+        }
+    }
+
+    /// Records what `rules` match, as further rules after those given before. Parsed by [`start`](Self::start).
+    pub fn enable(mut self, rules: &str) -> Builder {
+        self.rules.push(rules.to_owned());
+        self
+    }
+
+    /// Keeps the newest events when the rings are full (flight recorder). Otherwise the newest are discarded.
+    pub fn overwrite(mut self) -> Builder {
+        self.overwrite = true;
+        self
+    }
+
+    /// Sets the memory ceiling of the session, in bytes, for everything that it maps. 16 MiB at first.
+    pub fn memory(mut self, bytes: u64) -> Builder {
+        self.memory = bytes;
+        self
+    }
+
+    /// Sets the size of the sub-buffers, in bytes: a power of two from 4 KiB to 4 MiB. By default an eighth of a ring.
+    pub fn sub_buffer(mut self, bytes: u32) -> Builder {
+        self.sub_buffer = Some(bytes);
+        self
+    }
+
+    /// Writes the trace into a new directory at `path`. By default `./NAME-TIME.ringtrace`.
+    pub fn output(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.output = Output::Directory(path.into());
+        self
+    }
+
+    /// Prints the events on stderr, from the consumer's thread, and writes no trace.
+    pub fn print(mut self) -> Builder {
+        self.output = Output::Print;
+        self
+    }
+
+    /// Sets the context fields of each record. By default the thread ID.
+    pub fn context(mut self, context: Context) -> Builder {
+        self.context = context;
+        self
+    }
+
+    /// Records sensitive fields as they are. Otherwise they are left out.
+    pub fn sensitive(mut self) -> Builder {
+        self.sensitive = true;
+        self
+    }
+
+    /// Sets how time stamps are taken.
+    pub fn clock(mut self, clock: Clock) -> Builder {
+        self.clock = clock;
+        self
+    }
+
+    /// Says on stderr where the trace lies, at the end of the process.
+    pub(crate) fn announced(mut self, announced: bool) -> Builder {
+        self.announced = announced;
+        self
+    }
+
+    /// Makes the session and starts it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_rule`] for a wrong rule, [`Error::is_session_exists`] where another session has the name,
+    /// [`Error::is_memory`] where a ceiling is too small, [`Error::is_io`] where the rings or the output cannot be created,
+    /// [`Error::is_off`] where this process cannot trace.
+    pub fn start(self) -> Result<Session> {
+        let process = process::current()?;
+        check_name(&self.name)?;
+        let mut warnings = Vec::new();
+        let mut rules = Vec::new();
+        for text in &self.rules {
+            for mut rule in Rule::parse_all(text)? {
+                attach::resolve(&mut rule, &mut warnings)?;
+                rules.push(rule);
+            }
+        }
+        warnings.extend(attach::duplicates(&rules));
+        let mut control = attach::control();
+        if attach::sessions().iter().any(|s| s.name == self.name) {
+            return Err(Kind::SessionExists(self.name).into());
+        }
+        consumer::ensure_running()?;
+        let recording = Arc::new(Recording::create(process, &self, rules, warnings)?);
+        if let Err(error) = recording.prepare(|p| recording.wants(p)) {
+            recording.remove_files();
+            return Err(error);
+        }
+        control.add(recording.clone());
+        populate_the_rest(&recording);
+        control.publish(|p| recording.wants(p));
+        Ok(Session { recording })
+    }
+}
+
+/// Makes the memory of the rings present, beyond what the session began with, without keeping anybody waiting.
+fn populate_the_rest(session: &Arc<Recording>) {
+    let session = session.clone();
+    // Without the thread, the first lap of each ring faults.
+    let _ = sys::spawn_with_signals_blocked("ringtrace-pages", move || {
+        sys::mark_thread_untraced();
+        session.channel.core.populate(u32::MAX);
+    });
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(good) {
+        return Err(Kind::SessionName(name.to_owned()).into());
+    }
+    Ok(())
+}

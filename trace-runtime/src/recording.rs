@@ -1,0 +1,333 @@
+//! What a session is inside: rules, channel, reading end, files.
+
+use crate::attach::{self, NamedProbe};
+use crate::builder::{Builder, CEILING, Clock, Output};
+use crate::channel::{Channel, Plan};
+use crate::delivery::{Delivery, Round};
+use crate::error::{Error, Kind, Result};
+use crate::journal::Journal;
+use crate::metadata;
+use crate::output::{Directory, Sink};
+use crate::plan::{self, Wanted};
+use crate::print::Printer;
+use crate::process::{self, Process};
+use crate::rcu::lock;
+use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement, Purpose};
+use crate::rule::Rule;
+use crate::statistics::Statistics;
+use crate::storage::Storage;
+use crate::sys;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use trace_ctf::schema as ctf;
+use trace_registry::Level;
+use trace_registry::probe::Target;
+use trace_registry::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// What a session is, shared by its handle, its recorders, the consumer and the lists.
+pub(crate) struct Recording {
+    pub(crate) name: String,
+    pub(crate) process: &'static Process,
+    pub(crate) channel: Channel,
+    rules: Mutex<Vec<Rule>>,
+    /// Generation of the channel while the session records; 0 while it is stopped, which no channel accepts.
+    pub(crate) generation: AtomicU64,
+    /// Whether the consumer's thread is ending the recording.
+    pub(crate) is_stopping: AtomicBool,
+    pub(crate) delivery: Mutex<Delivery>,
+    storage: Mutex<Storage>,
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) warnings: Mutex<Vec<String>>,
+    pub(crate) memory: u64,
+    announced: bool,
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").field("name", &self.name).field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Recording {
+    pub(crate) fn create(
+        process: &'static Process,
+        builder: &Builder,
+        rules: Vec<Rule>,
+        mut warnings: Vec<String>,
+    ) -> Result<Recording> {
+        let sequences = trace_registry::sys::cpu_id() != u32::MAX;
+        let (geometry, placement) = plan::divide(Wanted {
+            memory: builder.memory,
+            sub_buffer: builder.sub_buffer,
+            cpus: if sequences { process.cpus.len() as u32 } else { 0 },
+            has_cid: Placement::MmCid.is_available(),
+        })?;
+        let memory = geometry.file_size();
+        let used: u64 = attach::sessions().iter().map(|s| s.memory).sum();
+        let ceiling = CEILING.load(Ordering::Relaxed);
+        if used + memory > ceiling {
+            return Err(Kind::Memory(format!(
+                "the sessions of this process map {used} bytes and this one needs {memory}: more than the process's ceiling of \
+                 {ceiling}; make it smaller, stop another, or raise the ceiling by `ringtrace::set_memory_ceiling`"
+            ))
+            .into());
+        }
+        let classes = attach::probes().filter(|p| p.probe.class.is_some() && attach::decides(&rules, p)).count();
+        let plan = Plan {
+            mode: if builder.overwrite { Mode::Overwrite } else { Mode::Discard },
+            clock: match builder.clock {
+                _ if !process.clock.is_counter() => ClockKind::Os,
+                Clock::Os => ClockKind::Os,
+                Clock::Fast => ClockKind::Raw,
+                Clock::Ordered => ClockKind::Ordered,
+            },
+            // IDs beyond a compact header's, of classes that are enabled later, take the extended form.
+            header: if classes <= 31 { HeaderKind::Compact } else { HeaderKind::Large },
+            placement,
+        };
+        let (storage, warning) = Storage::create(process, &builder.name, memory)?;
+        warnings.extend(warning);
+        let mut storage = storage;
+        let built = Self::build(process, builder, plan, geometry, &storage);
+        let (channel, delivery, path) = match built {
+            Ok(built) => built,
+            Err(error) => {
+                storage.remove();
+                return Err(error);
+            }
+        };
+        Ok(Recording {
+            name: builder.name.clone(),
+            process,
+            channel,
+            rules: Mutex::new(rules),
+            generation: AtomicU64::new(1),
+            is_stopping: AtomicBool::new(false),
+            delivery: Mutex::new(delivery),
+            storage: Mutex::new(storage),
+            path,
+            warnings: Mutex::new(warnings),
+            memory,
+            announced: builder.announced,
+        })
+    }
+
+    fn build(
+        process: &'static Process,
+        builder: &Builder,
+        plan: Plan,
+        geometry: crate::ring_buffer::Geometry,
+        storage: &Storage,
+    ) -> Result<(Channel, Delivery, Option<PathBuf>)> {
+        let at = storage.rings_path().unwrap_or_else(|| PathBuf::from("memfd"));
+        // By concurrency ID the first numbers are used first, so the rings are those.
+        let indices: Vec<u32> = match plan.placement {
+            Placement::Cpu => process.cpus.clone(),
+            Placement::MmCid => (0..geometry.buffers).collect(),
+        };
+        let indices = &indices[..geometry.buffers as usize];
+        let core = plan.create(&storage.rings, geometry, indices, process.clock);
+        let core = core.map_err(|e| Error::io("cannot map ring buffers in", &at, e))?;
+        core.populate(2);
+        let uuid = uuid();
+        let header = match plan.header {
+            HeaderKind::Compact => ctf::EventHeader::Compact,
+            HeaderKind::Large => ctf::EventHeader::Large,
+        };
+        let trace = metadata::trace(process, &builder.name, uuid, header, builder.context);
+        write_identity(&core, process, &uuid);
+        let journal = storage.journal.try_clone().map_err(|e| Error::io("cannot use", storage.journal_path(), e))?;
+        let journal = Journal::new(journal, &storage.journal_path(), &trace)?;
+        let origin_ns = process.clock.now_ns();
+        let (sink, path): (Box<dyn Sink>, _) = match &builder.output {
+            Output::Print => (Box::new(Printer::new(&trace)?), None),
+            Output::Directory(path) => (Box::new(Directory::create(path, &trace, origin_ns)?), Some(path.clone())),
+            Output::Default => {
+                let path = default_path(&builder.name);
+                (Box::new(Directory::create(&path, &trace, origin_ns)?), Some(path))
+            }
+        };
+        let reader =
+            core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
+        let mut delivery = Delivery::new(reader, builder.context, sink, journal);
+        delivery.describe(&[metadata::thread_name()])?;
+        Ok((Channel::new(core, process, plan, builder.context, !builder.sensitive), delivery, path))
+    }
+
+    pub(crate) fn check_process(&self) -> Result<()> {
+        process::current().map(|_| ())
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        self.generation() != 0
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        // Relaxed: changed under the control lock. Whoever has an old one is refused by the channel.
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn wants(&self, probe: &NamedProbe) -> bool {
+        attach::decides(&lock(&self.rules), probe)
+    }
+
+    /// Describes the classes of the probes that `concerns`, so that [`target`](Self::target) finds them.
+    ///
+    /// # Errors
+    ///
+    /// The output failed. A class that is too large for the session's records is a warning.
+    pub(crate) fn prepare(&self, concerns: impl Fn(&NamedProbe) -> bool) -> Result<()> {
+        for named in attach::probes().filter(|p| concerns(p)) {
+            match self.class_id(named) {
+                Err(error) if error.is_class_too_large() => {
+                    self.warn(format!("{} is not recorded: {error}; give the session larger sub-buffers", named.name));
+                }
+                result => drop(result?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the target for a probe's events; `None`: it makes none, or they cannot be recorded here.
+    pub(crate) fn target(&self, named: &NamedProbe) -> Option<Target> {
+        match self.class_id(named) {
+            Ok(id) => id.map(|id| self.channel.target(id, self.generation())),
+            Err(error) => {
+                if !error.is_class_too_large() {
+                    self.warn(format!("{} is not recorded: {error}", named.name));
+                }
+                None
+            }
+        }
+    }
+
+    fn class_id(&self, named: &NamedProbe) -> Result<Option<u32>> {
+        let Some(class) = named.probe.class else { return Ok(None) };
+        self.event_id(&named.name, named.probe.level, class, named.probe.least).map(Some)
+    }
+
+    pub(crate) fn event_id(
+        &self,
+        name: &str,
+        level: Level,
+        class: &'static trace_registry::EventClass,
+        least: usize,
+    ) -> Result<u32> {
+        self.channel.event_id(name, level, class, least, |classes| lock(&self.delivery).describe(&classes))
+    }
+
+    pub(crate) fn change(&self, text: &str, exclude: bool) -> Result<()> {
+        self.check_process()?;
+        crate::rcu::admit()?;
+        let mut warnings = Vec::new();
+        let mut rules = Rule::parse_all(text)?;
+        for rule in &mut rules {
+            attach::resolve(rule, &mut warnings)?;
+            rule.excludes ^= exclude;
+        }
+        let mut control = attach::control();
+        let before = lock(&self.rules).clone();
+        let mut after = before.clone();
+        // An earlier rule for the same probes can decide nothing any more.
+        after.retain(|old| !rules.iter().any(|new| new.glob == old.glob && new.level == old.level));
+        after.extend(rules.iter().cloned());
+        *lock(&self.rules) = after;
+        let concerned = |p: &NamedProbe| rules.iter().any(|r| r.matches(p.probe, &p.name));
+        if let Err(error) = self.prepare(|p| concerned(p) && self.wants(p)) {
+            *lock(&self.rules) = before;
+            return Err(error);
+        }
+        control.publish(concerned);
+        warnings.into_iter().for_each(|w| self.warn(w));
+        Ok(())
+    }
+
+    pub(crate) fn warn(&self, warning: String) {
+        let mut warnings = lock(&self.warnings);
+        if !warnings.contains(&warning) && warnings.len() < 100 {
+            warnings.push(warning);
+        }
+    }
+
+    pub(crate) fn failure(&self) -> Option<Error> {
+        lock(&self.delivery).failure()
+    }
+
+    /// Closes the gates for this session. The events under way end with a grace period.
+    pub(crate) fn switch_off(&self) {
+        let mut control = attach::control();
+        self.generation.store(0, Ordering::Relaxed);
+        self.channel.core.bump_generation();
+        control.publish(|p| self.wants(p));
+    }
+
+    /// Delivers what is ready; with `cut`, what is committed.
+    pub(crate) fn round(&self, cut: bool) -> Round {
+        lock(&self.delivery).round(cut, self.process.clock.now_ns())
+    }
+
+    /// Delivers everything. `quiet`: nobody writes to the rings any more.
+    pub(crate) fn finish(&self, quiet: bool) {
+        lock(&self.delivery).finish(self.process.clock.now_ns(), quiet);
+    }
+
+    /// The trace directory, if it is to be told at the end of the process.
+    pub(crate) fn announced_path(&self) -> Option<&Path> {
+        self.path.as_deref().filter(|_| self.announced)
+    }
+
+    pub(crate) fn remove_files(&self) {
+        lock(&self.storage).remove();
+    }
+
+    /// Where the rings lie, if they have a name.
+    pub(crate) fn rings_path(&self) -> Option<PathBuf> {
+        lock(&self.storage).rings_path()
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        let core = &self.channel.core;
+        let delivery = lock(&self.delivery);
+        Statistics {
+            events: core.records(),
+            bytes: delivery.bytes(),
+            lost: delivery.losses(),
+            cut: self.channel.cut_records(),
+            memory: self.memory,
+            buffers: core.geometry().buffers,
+            written: delivery.written(),
+        }
+    }
+}
+
+/// Writes into the superblock which trace and which process the rings belong to; the rest is in the journal of that UUID.
+fn write_identity(core: &Core, process: &Process, uuid: &[u8; 16]) {
+    let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
+    let words = [half(0), half(8), u64::from(process.pid), process.start_time];
+    for (place, word) in core.caller_area().iter().zip(words) {
+        // Relaxed: a reader comes after the process, or by way of its directory, which is complete when the session is.
+        place.store(word, Ordering::Relaxed);
+    }
+}
+
+/// A random (version 4) UUID.
+fn uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    // Sixteen bytes come at once or not at all; a machine without randomness still tells its traces apart by time.
+    if rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::NONBLOCK).is_err() {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        uuid = (since.as_nanos() ^ u128::from(std::process::id()) << 96).to_le_bytes();
+    }
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// `./NAME-TIME.ringtrace`, with a number where that exists.
+fn default_path(name: &str) -> PathBuf {
+    let stamp = sys::local_time_stamp();
+    let path = |n: u32| {
+        PathBuf::from(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") })
+    };
+    (0..1000).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1000))
+}
