@@ -116,6 +116,9 @@ fn files_of_a_program_that_closes_all_descriptors_are_not_touched() {
         let content = fs::read(directory.path().join(number.to_string())).expect("the program's file");
         assert_eq!(content, own_content(number), "file {number}");
     }
+    // Rings that could not be delivered are kept for `ringtrace recover`.
+    let image = names(directory.path().join("ringtrace")).pop().expect("the process's directory");
+    assert_eq!(names(&image), [image.join("dropped"), image.join("open")]);
     assert_eq!(read_by_both(&directory.path().join("stopped")).events(), 1000);
     assert_eq!(read_by_both(&directory.path().join("open")).events(), 1000, "what was written before is a complete trace");
 }

@@ -27,7 +27,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The files of one session's rings. Dropping it removes them: what they held was delivered, or was not wanted.
+/// The files of one session's rings. They stay unless they are removed: what they hold may not have been delivered.
 pub(crate) struct Storage {
     pub(crate) rings: OwnFile,
     pub(crate) journal: OwnFile,
@@ -68,13 +68,15 @@ impl Storage {
         self.directory.as_ref().map_or_else(|| PathBuf::from("memfd"), |d| d.path.join(JOURNAL))
     }
 
-    /// Removes the files.
+    /// Removes the files: what they held was delivered, or was not wanted.
     pub(crate) fn remove(&mut self) {
-        self.directory = None;
+        if let Some(directory) = self.directory.take() {
+            directory.remove();
+        }
     }
 }
 
-/// A session's directory. Dropping it removes it, with its files (ST-2).
+/// A session's directory.
 struct SessionDirectory {
     path: PathBuf,
     creator: u32,
@@ -101,10 +103,9 @@ impl SessionDirectory {
             }
         }
     }
-}
 
-impl Drop for SessionDirectory {
-    fn drop(&mut self) {
+    /// Removes it with its files, in the process that made it (ST-2).
+    fn remove(&self) {
         if self.creator != std::process::id() {
             return; // forked
         }
@@ -234,8 +235,13 @@ fn in_directory(base: &Path, process: &Process, session: &str, bytes: u64) -> Re
         let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
         file.and_then(|f| OwnFile::new(f.into())).map_err(|e| Error::io("cannot create", &path, e))
     };
-    let (rings, journal) = (create(RINGS)?, create(JOURNAL)?);
-    Ok(Storage { rings, journal, directory: Some(directory) })
+    match create(RINGS).and_then(|rings| Ok((rings, create(JOURNAL)?))) {
+        Ok((rings, journal)) => Ok(Storage { rings, journal, directory: Some(directory) }),
+        Err(error) => {
+            directory.remove();
+            Err(error)
+        }
+    }
 }
 
 /// What tells this process image, and this copy of the run time, from others of the same PID and start time.
