@@ -203,8 +203,8 @@ fn record_secrets(i: u64, token: &str) -> Secret<'_> {
 macro_rules! many {
     ($($name:ident)*) => {
         mod many {
-            $(#[ringtrace::tracepoint(record)] pub fn $name(i: u64);)*
-            pub fn fire(i: u64) { $($name(i);)* }
+            $(#[ringtrace::tracepoint(record)] pub(crate) fn $name(i: u64);)*
+            pub(crate) fn fire(i: u64) { $($name(i);)* }
         }
     };
 }

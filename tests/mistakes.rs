@@ -165,10 +165,14 @@ fn a_full_disk_ends_the_recording_and_keeps_what_is_whole() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("trace");
-    let output = common::child(name).env("RINGTRACE_TEST_PATH", &path).output().expect("the child runs");
+    // What could not be written is kept in the rings, whose directory goes with the test.
+    let rings = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let mut child = common::child(name);
+    let output = child.env("RINGTRACE_TEST_PATH", &path).env("XDG_RUNTIME_DIR", rings.path()).output().expect("the child runs");
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{messages}");
     assert!(messages.contains("recording ended"), "{messages}");
+    assert!(messages.contains("is kept in"), "{messages}");
     let contents = common::read_by_both(&path);
     assert!(contents.events() > 1000, "{} events were kept", contents.events());
     let ids = contents.numbers("mistakes:request", "id");

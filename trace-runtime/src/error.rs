@@ -41,7 +41,7 @@ pub(crate) enum Kind {
         source: io::Error,
     },
     #[error(
-        "recording ended: {} cannot be written; what was written before is a complete trace; free space or choose another \
+        "recording ended: {} cannot be written; what was written before is a complete trace; mend the cause, or choose another \
          output, then start a new session", .path.display()
     )]
     Output {

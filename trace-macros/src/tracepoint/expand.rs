@@ -88,6 +88,8 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
         #[doc(hidden)]
         #vis enum #type_name { #[doc(hidden)] __Itself }
         // What follows does not name the alias: if a module has its name, that is one error.
+        // Unused where nothing asks for `enabled`, which the lint sees when `macro_rules!` made the declaration.
+        #[allow(dead_code)]
         #[doc(hidden)]
         #(#deprecated)*
         #vis type #alias = #type_name;
