@@ -132,6 +132,7 @@ pub fn phase() -> usize {
 ///
 /// One word, so that it stays in a register: the counters of its phase on CPU 0. Those of the other CPUs follow at the stride
 /// of the table.
+#[derive(Clone, Copy)]
 pub struct Section {
     counters: NonNull<PhaseCounters>,
     /// It nests on the stack of one thread.
@@ -188,14 +189,14 @@ impl Section {
     ///
     /// `cpu` is below the number of entries.
     #[inline(always)]
-    unsafe fn on(&self, cpu: u32) -> &PhaseCounters {
+    unsafe fn on<'t>(self, cpu: u32) -> &'t PhaseCounters {
         // SAFETY: the caller's duty. The table is mapped for ever, and consists of atomics.
         unsafe { &*self.counters.cast::<CpuCounters>().as_ptr().add(cpu as usize).cast::<PhaseCounters>() }
     }
 
     /// Counts by a restartable sequence. Returns false where that is not possible, or was interrupted.
     #[inline(always)]
-    fn try_count(&self, side: Side) -> bool {
+    fn try_count(self, side: Side) -> bool {
         let (offset, limit) = (sys::rseq_offset(), STATE.sequenced.load(Ordering::Relaxed));
         let base = self.counters.as_ptr().cast::<AtomicU64>();
         // SAFETY: the table has entries of 64 bytes for as many CPUs as `sequenced` says; `base` lies in the first.
@@ -215,7 +216,7 @@ impl Section {
     }
 
     #[inline(always)]
-    fn count(&self, side: Side) {
+    fn count(self, side: Side) {
         if !self.try_count(side) {
             self.count_slow(side);
         }
@@ -223,7 +224,7 @@ impl Section {
 
     #[cold]
     #[inline(never)]
-    fn count_slow(&self, side: Side) {
+    fn count_slow(self, side: Side) {
         if self.try_count(side) || self.try_count(side) {
             return;
         }
