@@ -54,9 +54,9 @@ impl Channel {
     }
 }
 
-unsafe fn append(target: &Target, pieces: NonNull<Piece>, count: usize, total: usize, cut: bool) {
+unsafe fn append(target: &Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
     // SAFETY: the arguments of a target's `append`.
-    let finished = unsafe { Finished::from_raw(pieces, count, total, cut) };
+    let finished = unsafe { Finished::from_raw(pieces, count, total) };
     // SAFETY: the channel is the `Collected` of `attach`; the pieces live as long as the payload (PL-3).
     let (collected, record) = unsafe {
         let bytes = |p: &trace_registry::field::Piece| std::slice::from_raw_parts(p.start, p.len);
@@ -64,13 +64,17 @@ unsafe fn append(target: &Target, pieces: NonNull<Piece>, count: usize, total: u
         (&*target.channel().cast::<Collected>(), record)
     };
     assert_eq!(record.len(), finished.total());
-    *collected.cuts.lock().expect("no test holds it") += usize::from(finished.is_cut());
     collected.records.lock().expect("no test holds it").push(record);
+    0
 }
 
 unsafe fn lose(target: &Target, loss: Loss) {
     // SAFETY: the channel is the `Collected` of `attach`.
-    unsafe { &*target.channel().cast::<Collected>() }.losses.lock().expect("no test holds it").push(loss);
+    let collected = unsafe { &*target.channel().cast::<Collected>() };
+    match loss {
+        Loss::Cut => *collected.cuts.lock().expect("no test holds it") += 1,
+        loss => collected.losses.lock().expect("no test holds it").push(loss),
+    }
 }
 
 /// The probes of `T`, in the order of their lines.

@@ -63,7 +63,7 @@ impl ProbeDescriptor {
     }
 }
 
-/// Why a firing was not recorded in a target.
+/// Why a firing was not recorded in a target, or not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Nested deeper than [`MAX_NESTING`](crate::tracepoint::MAX_NESTING).
@@ -72,10 +72,13 @@ pub enum Loss {
     TooLarge,
     /// The probe panicked.
     Panicked,
+    /// It was recorded, with a value cut to what fits.
+    Cut,
 }
 
-/// Appends the payload of an event: its [`Finished::from_raw`], which a function is spared to read from memory.
-pub type Append = unsafe fn(&Target, NonNull<Piece>, usize, usize, bool);
+/// Appends the payload of an event: its [`Finished::from_raw`], which a function is spared to read from memory. Returns 0 if it
+/// is a record now.
+pub type Append = unsafe fn(&Target, NonNull<Piece>, usize, usize) -> u8;
 
 /// Where the events of a probe go: one channel of one session.
 pub struct Target {
@@ -347,9 +350,12 @@ fn append_to<'t, E: Event, const STAGED: usize, const PIECES: usize>(
     match payload.finish() {
         Some(mut encoded) => {
             for target in targets {
-                let Finished { pieces, count, total, cut, .. } = encoded.finished();
+                let Finished { pieces, count, total, .. } = encoded.finished();
                 // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
-                unsafe { (target.append)(target, pieces, count, total, cut) };
+                let outcome = unsafe { (target.append)(target, pieces, count, total) };
+                if encoded.is_cut() && outcome == 0 {
+                    target.lose(Loss::Cut);
+                }
             }
         }
         None => {

@@ -186,21 +186,20 @@ impl Plan {
 /// # Signal safety
 ///
 /// Async-signal-safe and wait-free.
-unsafe fn append<C: Config, const CONTEXT: u8>(target: &Target, pieces: NonNull<Piece>, count: usize, total: usize, cut: bool) {
+unsafe fn append<C: Config, const CONTEXT: u8>(target: &Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
     // SAFETY: the caller's duty.
-    let (channel, mut payload) = unsafe { (&*target.channel().cast::<Channel>(), Finished::from_raw(pieces, count, total, cut)) };
+    let (channel, mut payload) = unsafe { (&*target.channel().cast::<Channel>(), Finished::from_raw(pieces, count, total)) };
     let (tid, context) = channel.context.put::<CONTEXT>(channel.process, &mut payload);
     let total = payload.total() + context;
     // SAFETY: the pieces name initialised bytes that outlive this call (PL-1, PL-3), `total` is their sum, and `C` is the
     // configuration that the core was created with.
     let outcome =
         unsafe { ring_buffer::append::<C>(&channel.core, target.generation, target.event_id, payload.pieces(), total, tid) };
-    if payload.is_cut() && outcome == Outcome::Recorded {
-        channel.cut.fetch_add(1, Ordering::Relaxed);
-    }
+    const { assert!(Outcome::Recorded as u8 == 0) };
+    outcome as u8
 }
 
-/// Counts a firing that was not recorded.
+/// Counts a firing that was not recorded, or not all of it.
 ///
 /// # Safety
 ///
@@ -209,7 +208,13 @@ unsafe fn lose(target: &Target, loss: Loss) {
     // SAFETY: the caller's duty.
     let channel = unsafe { &*target.channel().cast::<Channel>() };
     // A target of an earlier generation, or of the parent process, is off: what it does not record is no loss.
-    if target.generation == channel.core.generation() {
-        channel.core.count_loss(loss);
+    if target.generation != channel.core.generation() {
+        return;
+    }
+    match loss {
+        Loss::Cut => {
+            channel.cut.fetch_add(1, Ordering::Relaxed);
+        }
+        _ => channel.core.count_loss(loss),
     }
 }

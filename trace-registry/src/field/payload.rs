@@ -252,6 +252,12 @@ pub struct Encoded<'p> {
 }
 
 impl Encoded<'_> {
+    /// Whether a value was cut.
+    #[inline(always)]
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
     /// Lends the payload, without any context that was put in front of it before.
     #[inline(always)]
     pub fn finished(&mut self) -> Finished<'_> {
@@ -262,7 +268,6 @@ impl Encoded<'_> {
             pieces: NonNull::from(&mut *self.pieces).cast(),
             count: self.pieces.len(),
             total: self.total,
-            cut: self.cut,
             borrowed: PhantomData,
         }
     }
@@ -274,7 +279,6 @@ pub struct Finished<'p> {
     pub(crate) pieces: NonNull<Piece>,
     pub(crate) count: usize,
     pub(crate) total: usize,
-    pub(crate) cut: bool,
     borrowed: PhantomData<&'p mut [Piece]>,
 }
 
@@ -285,20 +289,14 @@ impl Finished<'_> {
     ///
     /// The arguments are those that a [`Target`](crate::probe::Target) hands to its `append`, which this is called from, once.
     #[inline(always)]
-    pub unsafe fn from_raw(pieces: NonNull<Piece>, count: usize, total: usize, cut: bool) -> Self {
-        Finished { pieces, count, total, cut, borrowed: PhantomData }
+    pub unsafe fn from_raw(pieces: NonNull<Piece>, count: usize, total: usize) -> Self {
+        Finished { pieces, count, total, borrowed: PhantomData }
     }
 
     /// Bytes of the payload, without context.
     #[inline(always)]
     pub fn total(&self) -> usize {
         self.total
-    }
-
-    /// Whether a value was cut.
-    #[inline(always)]
-    pub fn is_cut(&self) -> bool {
-        self.cut
     }
 
     /// The pieces, in order.

@@ -217,12 +217,14 @@ impl Core {
     ///
     /// Async-signal-safe and wait-free.
     pub fn count_loss(&self, loss: Loss) {
+        let counter = match loss {
+            Loss::Nested => Counter::Nested,
+            Loss::TooLarge => Counter::TooLarge,
+            Loss::Panicked => Counter::Panicked,
+            Loss::Cut => return, // it is a record
+        };
         if self.generation() != 0 {
-            self.here().count(match loss {
-                Loss::Nested => Counter::Nested,
-                Loss::TooLarge => Counter::TooLarge,
-                Loss::Panicked => Counter::Panicked,
-            });
+            self.here().count(counter);
         }
     }
 
