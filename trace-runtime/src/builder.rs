@@ -139,9 +139,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::is_rule`] for a wrong rule, [`Error::is_session_exists`] where another session has the name,
-    /// [`Error::is_memory`] where a ceiling is too small, [`Error::is_io`] where the rings or the output cannot be created,
-    /// [`Error::is_off`] where this process cannot trace.
+    /// [`Error::is_rule`](crate::Error::is_rule) for a wrong rule,
+    /// [`Error::is_session_exists`](crate::Error::is_session_exists) where another session has the name,
+    /// [`Error::is_memory`](crate::Error::is_memory) where a ceiling is too small, [`Error::is_io`](crate::Error::is_io) where
+    /// the rings or the output cannot be created, [`Error::is_off`](crate::Error::is_off) where this process cannot trace.
     pub fn start(self) -> Result<Session> {
         let process = process::current()?;
         check_name(&self.name)?;

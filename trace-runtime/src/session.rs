@@ -53,7 +53,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As for [`Builder::start`]; then nothing has changed. [`Error::is_busy`]: too much waits for a grace period.
+    /// As for [`Builder::start`]; then nothing has changed. [`Error::is_busy`](crate::Error::is_busy): too much waits for a
+    /// grace period.
     pub fn enable(&self, rules: &str) -> Result<()> {
         self.recording.change(rules, false)
     }
@@ -71,7 +72,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::is_io`] if the output failed, now or earlier: what was written before is a complete trace.
+    /// [`Error::is_io`](crate::Error::is_io) if the output failed, now or earlier: what was written before is a complete trace.
     /// An error too if called from inside a probe.
     pub fn stop(&self) -> Result<Statistics> {
         self.recording.check_process()?;
@@ -84,7 +85,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As for [`enable`](Self::enable); [`Error::is_io`] if the output had failed; [`Error::is_busy`] while another thread stops it.
+    /// As for [`enable`](Self::enable); [`Error::is_io`](crate::Error::is_io) if the output had failed;
+    /// [`Error::is_busy`](crate::Error::is_busy) while another thread stops it.
     pub fn start(&self) -> Result<()> {
         self.recording.check_process()?;
         let mut control = attach::control();
@@ -131,7 +133,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::is_io`] if the output failed; an error if an event of the class is larger than a record may be.
+    /// [`Error::is_io`](crate::Error::is_io) if the output failed; an error if an event of the class is larger than a record
+    /// may be.
     pub fn recorder<E: Event>(&self) -> Result<Recorder<E::Class>> {
         self.recording.check_process()?;
         let class = E::DESCRIPTION;
