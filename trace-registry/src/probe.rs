@@ -329,6 +329,15 @@ fn record_in<E: Event, const STAGED: usize, const PIECES: usize>(event: &E, targ
         // The same bytes for all; a channel that cannot take them counts them.
         return append_to::<E, STAGED, PIECES>(event, targets.iter(), u32::MAX, false);
     }
+    match targets {
+        [target] => append_to::<E, STAGED, PIECES>(event, core::iter::once(target), target.limit, target.redact),
+        _ => record_by_kind::<E, STAGED, PIECES>(event, targets),
+    }
+}
+
+/// Encodes once for the targets that share a limit, and redact or do not.
+#[inline(never)]
+fn record_by_kind<E: Event, const STAGED: usize, const PIECES: usize>(event: &E, targets: &[Target]) {
     for (i, leader) in targets.iter().enumerate() {
         let same = |t: &&Target| t.limit == leader.limit && t.redact == leader.redact;
         if !targets.iter().take(i).any(|t| same(&t)) {
