@@ -11,8 +11,8 @@
 //!
 //! # References
 //!
-//! `Documentation/userspace-api/rseq.rst`; librseq's `rseq-x86-bits.h`; LIMITS: labels are numeric and not of 0 and 1 only,
-//! results come back in registers, nothing in a sequence pushes or calls.
+//! `Documentation/userspace-api/rseq.rst`; librseq's `rseq-x86-bits.h`. Found by trying: labels are numeric and not of 0 and 1
+//! only, results come back in registers, nothing in a sequence pushes or calls.
 #![expect(unsafe_code, reason = "thread-local storage and restartable sequences need assembly")]
 
 use super::ThreadBlock;
