@@ -108,7 +108,7 @@ const LONGEST: Duration = Duration::from_millis(100);
 /// What is committed is delivered at least so often.
 const PERIOD: Duration = Duration::from_secs(1);
 /// So long a probe that runs when a session is stopped may take to return.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Consumer {
     requests: Receiver<Request>,

@@ -45,7 +45,8 @@ fn memory_checks() -> Result<Tally> {
     let mut tally = Tally::default();
     for executable in executables {
         tally += Cmd::new("valgrind")
-            .args(["--quiet", "--error-exitcode=9"])
+            // Fair: threads that fire without a pause would keep the one that delivers from running.
+            .args(["--quiet", "--error-exitcode=9", "--fair-sched=yes"])
             .arg(&executable)
             .env("RINGTRACE_TOGGLES", "400")
             .limit(VALGRIND_LIMIT)
