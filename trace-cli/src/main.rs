@@ -2,7 +2,6 @@
 
 mod failure;
 mod formats;
-mod glob;
 mod json;
 mod open;
 mod view;

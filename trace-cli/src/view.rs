@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use trace_ctf::reader::{Entry, Event, Loss, LossKind, Merge, Trace};
 use trace_ctf::text::{Formatter, Readable};
+use trace_registry::Glob;
 
 use crate::failure::{Failure, complain, remedy};
-use crate::{Outcome, glob, json, open};
+use crate::{Outcome, json, open};
 
 /// Shows the events of a trace, in the order of their time stamps.
 ///
@@ -73,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     }
     let mut lines = Lines::new(arguments, &traces);
     let mut merge = Merge::new(&traces);
-    let pattern = arguments.event.as_deref();
+    let pattern = arguments.event.as_deref().map(Glob::new);
     loop {
         // Asked before the next event, so that `--head 0` shows none.
         if arguments.head.is_some_and(|limit| summary.shown >= limit) {
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
             None => break,
             Some(Ok(Entry::Event(event))) => {
                 summary.events += 1;
-                if pattern.is_none_or(|pattern| glob::matches(pattern, event.name())) {
+                if pattern.as_ref().is_none_or(|pattern| pattern.matches(event.name())) {
                     summary.shown += 1;
                     lines.event(&event)?;
                 }

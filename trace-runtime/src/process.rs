@@ -59,8 +59,8 @@ impl Process {
     fn new() -> std::result::Result<Process, &'static str> {
         let cpu_limit = possible_cpus();
         let counters = cpu_limit as usize * size_of::<CpuCounters>();
-        let start =
-            sys::map_wiped_on_fork(size_of::<Header>() + counters).ok_or("the kernel has no MADV_WIPEONFORK (Linux 4.14)")?;
+        let start = sys::memory::map_wiped_on_fork(size_of::<Header>() + counters)
+            .map_err(|_| "the kernel has no MADV_WIPEONFORK (Linux 4.14)")?;
         let header = start.cast::<Header>();
         // SAFETY: the mapping is page-aligned, zeroed, long enough and never unmapped.
         let generation: &'static AtomicU64 = unsafe { &header.as_ref().generation };

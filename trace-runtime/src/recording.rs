@@ -312,12 +312,7 @@ fn write_identity(core: &Core, process: &Process, uuid: &[u8; 16]) {
 
 /// A random (version 4) UUID.
 fn uuid() -> [u8; 16] {
-    let mut uuid = [0; 16];
-    // Sixteen bytes come at once or not at all; a machine without randomness still tells its traces apart by time.
-    if rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::NONBLOCK).is_err() {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        uuid = (since.as_nanos() ^ u128::from(std::process::id()) << 96).to_le_bytes();
-    }
+    let mut uuid: [u8; 16] = sys::random();
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid

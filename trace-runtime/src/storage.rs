@@ -247,15 +247,7 @@ fn in_directory(base: &Path, process: &Process, session: &str, bytes: u64) -> Re
 /// What tells this process image, and this copy of the run time, from others of the same PID and start time.
 fn image_id() -> u32 {
     static ID: OnceLock<u32> = OnceLock::new();
-    *ID.get_or_init(|| {
-        let mut id = [0; 4];
-        // Four bytes come at once or not at all; without randomness, images still begin at different times.
-        if rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::NONBLOCK).is_err() {
-            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            return since.subsec_nanos();
-        }
-        u32::from_le_bytes(id)
-    })
+    *ID.get_or_init(|| u32::from_le_bytes(crate::sys::random()))
 }
 
 /// Creates a directory that is nobody else's, or checks that an existing one is none: not a link, ours, closed to others.

@@ -82,17 +82,6 @@ fn allocate(file: &File, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn random() -> u64 {
-    let mut bytes = [0; 8];
-    #[cfg(target_os = "linux")]
-    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK).is_ok_and(|n| n == 8) {
-        return u64::from_ne_bytes(bytes);
-    }
-    use std::hash::{BuildHasher, Hasher};
-    bytes.copy_from_slice(&std::hash::RandomState::new().build_hasher().finish().to_ne_bytes());
-    u64::from_ne_bytes(bytes)
-}
-
 impl Core {
     /// Creates the buffers of a channel in `file`, which must be new or may be overwritten. Buffer `i` serves the CPU (or the
     /// concurrency ID) `cpus[i]`; further buffers are spare, for [`add_cpu`](Self::add_cpu).
@@ -118,7 +107,7 @@ impl Core {
         let layout = Layout::new(geometry);
         allocate(file, layout.file_size())?;
         let mapping = Arc::new(Mapping::new(file, layout.file_size(), true)?);
-        let key = random();
+        let key = u64::from_ne_bytes(crate::sys::random());
         let settings = Settings::of::<C>();
         write_superblock(&mapping, &layout, settings, key)?;
         let entries = cpus.iter().map(|cpu| *cpu as usize + 1).max().unwrap_or(0).max(configured_cpus()).max(FEWEST_ENTRIES);

@@ -1,31 +1,7 @@
-//! System calls about the process image: its pages that fork(2) wipes, membarrier(2), CPUs, threads.
-#![expect(unsafe_code, reason = "maps memory and makes system calls that rustix does not offer")]
+//! System calls about the process image: membarrier(2), CPUs, threads.
+#![expect(unsafe_code, reason = "makes system calls that rustix does not offer")]
 
-use core::ptr::NonNull;
 use trace_registry::sync::{AtomicBool, Ordering};
-
-/// Maps `len` zeroed bytes that a forked child sees as zeroes again. Never unmapped.
-pub(crate) fn map_wiped_on_fork(len: usize) -> Option<NonNull<u8>> {
-    // SAFETY: a new private anonymous mapping at an address of the kernel's choice; the advice is for that mapping only.
-    unsafe {
-        let start = libc::mmap(
-            core::ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        if libc::madvise(start, len, libc::MADV_WIPEONFORK) != 0 {
-            libc::munmap(start, len);
-            return None;
-        }
-        NonNull::new(start.cast())
-    }
-}
 
 static MEMBARRIER: AtomicBool = AtomicBool::new(false);
 

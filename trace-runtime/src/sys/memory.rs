@@ -110,6 +110,22 @@ unsafe impl Words for AtomicU64 {}
 // SAFETY: an array has no padding.
 unsafe impl<const N: usize> Words for [AtomicU64; N] {}
 
+/// Maps `len` zeroed bytes that a forked child sees as zeroes again, where the system can do that (Linux 4.14).
+pub(crate) fn map_wiped_on_fork(len: usize) -> io::Result<NonNull<u8>> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let start = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, access, MapFlags::PRIVATE)? };
+    #[cfg(target_os = "linux")]
+    // SAFETY: the advice is for the mapping just made, and so is its end.
+    unsafe {
+        if let Err(error) = rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxWipeOnFork) {
+            let _ = rustix::mm::munmap(start, len);
+            return Err(error.into());
+        }
+    }
+    NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
 /// A word of this process image: a child after fork(2) reads 0.
 #[derive(Debug)]
 pub(crate) struct WipedWord {
@@ -129,19 +145,11 @@ const WIPED_PAGE: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 
 impl WipedWord {
     /// Maps a page of its own for it.
     pub(crate) fn new(value: u64) -> io::Result<WipedWord> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let page = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), WIPED_PAGE, access, MapFlags::PRIVATE)? };
         let word = WipedWord {
-            word: NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
+            word: map_wiped_on_fork(WIPED_PAGE)?.cast(),
             #[cfg(not(target_os = "linux"))]
             creator: std::process::id(),
         };
-        #[cfg(target_os = "linux")]
-        // SAFETY: the advice is for the page just mapped.
-        unsafe {
-            rustix::mm::madvise(page, WIPED_PAGE, rustix::mm::Advice::LinuxWipeOnFork)?;
-        }
         word.get().store(value, trace_registry::sync::Ordering::Relaxed);
         Ok(word)
     }

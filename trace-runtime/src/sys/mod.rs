@@ -4,6 +4,8 @@ pub(crate) mod counter;
 mod image;
 pub(crate) mod memory;
 mod program;
+mod random;
 
 pub(crate) use image::*;
 pub(crate) use program::*;
+pub(crate) use random::random;
