@@ -1,7 +1,19 @@
-//! What goes wrong, and what to do about it.
+//! What goes wrong, what to do about it, and what the shell is told.
 
 use std::fmt;
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  everything was done; also when the reader of the output went away
+  1  nothing could be done
+  2  wrong usage
+  3  a part could not be read or done, the rest was: a trace is cut or damaged, or one of several processes refused
+  4  no such process: none can be traced, or not the one that was named";
+
+/// A part could not be done.
+pub(crate) const PARTLY: u8 = 3;
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -12,6 +24,23 @@ pub(crate) enum Failure {
     NothingHere { directory: String, error: Option<io::Error> },
     /// The output could not be written.
     Output(io::Error),
+    /// A file or directory that the command line names.
+    File { path: PathBuf, error: io::Error },
+}
+
+impl Failure {
+    pub(crate) fn file(path: &Path, error: io::Error) -> Failure {
+        Self::File { path: path.to_owned(), error }
+    }
+
+    /// Whether whoever read the output went away, which is no failure.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    pub(crate) fn exit_code(&self) -> u8 {
+        1
+    }
 }
 
 impl fmt::Display for Failure {
@@ -24,6 +53,7 @@ impl fmt::Display for Failure {
             Self::NothingHere { directory, error: None } => {
                 write!(f, "{directory}: no directory *.ringtrace in it\n  name the trace's directory: ringtrace view DIR")
             }
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output(error) => write!(f, "standard output: {error}\n  is the disk full?"),
         }
     }

@@ -1,62 +1,65 @@
 //! The `ringtrace` command.
+//!
+//! A verb is a struct of arguments with a function `run`, in a file of its own, and a variant of its group's `Verb`: [`live`]
+//! about processes that run, [`traces`] about directories on disk, [`shell`] about this command. All take the options of
+//! [`Common`], and all end in one of the exit codes of [`failure`].
 
+mod common;
 mod failure;
-mod formats;
-mod json;
-mod open;
-mod view;
+mod help;
+mod shell;
+mod traces;
 
-use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 
-use failure::Failure;
+use common::Common;
 
-/// Shows what Ringtrace and other CTF 1.8 tracers recorded.
+/// Records what Rust programs do while they run, and shows what was recorded.
 ///
-/// A trace is a directory with a file `metadata` and one file per stream. Give that directory, or one above it: all traces
-/// found below are shown together, in the order of their time stamps.
+/// A trace is a directory in the Common Trace Format. This command reads those of other CTF 1.8 tracers too.
 #[derive(Debug, Parser)]
-#[command(name = "ringtrace", version, after_help = EXIT_CODES)]
+#[command(name = "ringtrace", version, after_help = failure::EXIT_CODES)]
 struct Arguments {
+    #[command(flatten)]
+    common: Common,
+
     #[command(subcommand)]
-    command: Command,
+    verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    View(view::Arguments),
-    Formats(formats::Arguments),
+enum Verb {
+    #[command(flatten)]
+    Traces(traces::Verb),
+    #[command(flatten)]
+    Shell(shell::Verb),
 }
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  everything was read; also when the reader of the output went away
-  1  nothing could be read
-  2  wrong usage
-  3  a part could not be read, the rest was shown: the trace is cut or damaged";
-
-/// What was read.
+/// How far a verb came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Complete,
+    /// Something could not be read or done, and was told; the rest was.
     Partial,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let done = match &arguments.command {
-        Command::View(arguments) => view::run(arguments),
-        Command::Formats(arguments) => formats::run(arguments),
+    let matches = help::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let common = &arguments.common;
+    let done = match &arguments.verb {
+        Verb::Traces(verb) => verb.run(common),
+        Verb::Shell(verb) => verb.run(),
     };
     match done {
         Ok(Outcome::Complete) => ExitCode::SUCCESS,
-        Ok(Outcome::Partial) => ExitCode::from(3),
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Ok(Outcome::Partial) => ExitCode::from(failure::PARTLY),
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             failure::complain(format_args!("error: {failure}"));
-            ExitCode::FAILURE
+            ExitCode::from(failure.exit_code())
         }
     }
 }
@@ -65,6 +68,6 @@ fn main() -> ExitCode {
 mod tests {
     #[test]
     fn the_arguments_are_consistent() {
-        <super::Arguments as clap::CommandFactory>::command().debug_assert();
+        super::help::command().debug_assert();
     }
 }

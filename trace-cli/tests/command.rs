@@ -275,6 +275,19 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
+fn completions_and_manual_pages_know_every_verb() {
+    let here = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&run(&["completions", shell], here.path()).stdout);
+        assert!(script.contains("formats") && script.contains("babeltrace"), "{shell}: {script}");
+    }
+    let pages = here.path().join("man1");
+    assert_eq!(run(&["man", "man1"], here.path()).status.code(), Some(0));
+    assert!(fs::read_to_string(pages.join("ringtrace-view.1")).unwrap().contains("babeltrace"));
+    assert_eq!(run(&["man", "/dev/null/man1"], here.path()).status.code(), Some(1));
+}
+
+#[test]
 fn help_and_version() {
     let here = tempfile::tempdir().unwrap();
     let help = text(&run(&["--help"], here.path()).stdout);

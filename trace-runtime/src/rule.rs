@@ -19,6 +19,8 @@ pub(crate) struct Rule {
     pub(crate) level: Option<Level>,
     /// Whether it leaves out what it matches.
     pub(crate) excludes: bool,
+    /// As it was written.
+    pub(crate) text: String,
 }
 
 /// Words of the whole grammar that this version does not know yet.
@@ -58,7 +60,7 @@ impl Rule {
                 return Err(Error::rule(format!("expected `level` or the end of the rule, found `{word}`"), text, at));
             }
         }
-        Ok(Rule { glob: Glob::new(name), level, excludes })
+        Ok(Rule { glob: Glob::new(name), level, excludes, text: rule.to_owned() })
     }
 
     /// Parses rules separated by `;` or line ends. Empty ones are skipped; no rule at all is an error.
@@ -108,8 +110,8 @@ impl<'t> Iterator for Words<'t> {
 mod tests {
     use super::*;
 
-    fn rule(glob: &str, level: Option<Level>, excludes: bool) -> Rule {
-        Rule { glob: Glob::new(glob), level, excludes }
+    fn rule(text: &str, glob: &str, level: Option<Level>, excludes: bool) -> Rule {
+        Rule { glob: Glob::new(glob), level, excludes, text: text.to_owned() }
     }
 
     #[test]
@@ -118,9 +120,9 @@ mod tests {
         assert_eq!(
             rules,
             Ok(vec![
-                rule("storage:*", Some(Level::Info), false),
-                rule("storage:noise", None, true),
-                rule("app:request", None, false)
+                rule("storage:* level info", "storage:*", Some(Level::Info), false),
+                rule("!storage:noise", "storage:noise", None, true),
+                rule("app:request", "app:request", None, false)
             ])
         );
     }

@@ -7,21 +7,19 @@ use serde_json::json;
 use trace_ctf::declared::{EventClass, StreamClass};
 use trace_ctf::text;
 
+use super::{json, open};
+use crate::Outcome;
+use crate::common::Common;
 use crate::failure::Failure;
-use crate::{Outcome, json, open};
 
 /// Describes every event class of a trace: its name, ID, level, place, and fields with type, size and unit.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
     directory: Option<PathBuf>,
-
-    /// One JSON object per line and event class.
-    #[arg(long)]
-    json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let traces = open::traces(arguments.directory.as_deref())?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut first = true;
@@ -29,7 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         let declared = trace.declarations();
         for class in declared.events() {
             let Some(stream) = declared.stream(class.stream_id) else { continue };
-            if arguments.json {
+            if common.json {
                 writeln!(out, "{}", describe(stream, class))?;
             } else {
                 let separator = if first { "" } else { "\n" };

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -11,14 +11,16 @@ use trace_ctf::reader::{Entry, Event, Loss, LossKind, Merge, Trace};
 use trace_ctf::text::{Formatter, Readable};
 use trace_registry::Glob;
 
+use super::{json, open};
+use crate::Outcome;
+use crate::common::Common;
 use crate::failure::{Failure, complain, remedy};
-use crate::{Outcome, json, open};
 
 /// Shows the events of a trace, in the order of their time stamps.
 ///
 /// A line has the time, the level where it is not INFO, the name, the fields, and in brackets the context: the CPU, the
 /// thread, and with several traces the process. Discarded events, lost packets, damage and a closing summary are told on the
-/// standard error stream. Lines are colored on a terminal, unless the environment variable NO_COLOR is set.
+/// standard error stream.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
@@ -47,10 +49,6 @@ pub(crate) struct Arguments {
     /// The text of babeltrace2, byte for byte.
     #[arg(long, conflicts_with = "json")]
     babeltrace: bool,
-
-    /// One JSON object per line and event.
-    #[arg(long)]
-    json: bool,
 }
 
 /// What is counted on the way.
@@ -66,13 +64,13 @@ struct Summary {
     stopped: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut traces = open::traces(arguments.directory.as_deref())?;
     let mut summary = Summary::default();
     for error in traces.iter_mut().flat_map(|trace| trace.take_damage()) {
         summary.damage(&error);
     }
-    let mut lines = Lines::new(arguments, &traces);
+    let mut lines = Lines::new(arguments, common, &traces);
     let mut merge = Merge::new(&traces);
     let pattern = arguments.event.as_deref().map(Glob::new);
     loop {
@@ -112,15 +110,15 @@ enum Form {
 }
 
 impl Form {
-    fn new(arguments: &Arguments, traces: &[Trace]) -> Self {
+    fn new(arguments: &Arguments, common: &Common, traces: &[Trace]) -> Self {
         if arguments.babeltrace {
             return Self::Exact(if arguments.utc { Formatter::utc() } else { Formatter::local(local()) });
         }
         let readable = if arguments.utc { Readable::utc() } else { Readable::local(local()) };
-        if arguments.json {
+        if common.json {
             return Self::Json(readable);
         }
-        let mut readable = readable.deltas(arguments.delta).processes(traces.len() > 1).colors(is_colored());
+        let mut readable = readable.deltas(arguments.delta).processes(traces.len() > 1).colors(common.is_colored());
         traces.iter().for_each(|trace| readable.read_thread_names(trace));
         Self::Readable(readable)
     }
@@ -145,12 +143,6 @@ impl Form {
     }
 }
 
-/// Whether lines go to a terminal that shows colors, and nobody minds: <https://no-color.org>.
-fn is_colored() -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
-}
-
 /// The distance of the system's time zone from UTC, in seconds, at a time in seconds from the Unix epoch.
 fn local() -> impl Fn(i64) -> i32 + Send + 'static {
     let zone = TimeZone::system();
@@ -167,9 +159,9 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(arguments: &'a Arguments, traces: &[Trace]) -> Self {
+    fn new(arguments: &'a Arguments, common: &Common, traces: &[Trace]) -> Self {
         let out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        Self { arguments, form: Form::new(arguments, traces), out, line: Vec::new(), last: VecDeque::new() }
+        Self { arguments, form: Form::new(arguments, common, traces), out, line: Vec::new(), last: VecDeque::new() }
     }
 
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {

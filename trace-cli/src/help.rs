@@ -1,0 +1,27 @@
+//! The command line as clap sees it, with its verbs in groups.
+
+use clap::{Command, CommandFactory as _, Subcommand as _};
+
+use crate::{Arguments, shell, traces};
+
+/// The whole command line.
+pub(crate) fn command() -> Command {
+    let command = Arguments::command();
+    let groups = [
+        ("Traces", traces::Verb::augment_subcommands(Command::new("traces"))),
+        ("Shell", shell::Verb::augment_subcommands(Command::new("shell"))),
+    ];
+    // clap has one heading for all subcommands, so the groups are part of the template.
+    let width = command.get_subcommands().map(|verb| verb.get_name().len()).max().unwrap_or(0);
+    let mut template = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
+    for (heading, group) in groups {
+        template.push_str(&format!("\n{heading}:\n"));
+        for verb in group.get_subcommands() {
+            let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+            template.push_str(&format!("  {:width$}  {about}\n", verb.get_name()));
+        }
+    }
+    template.push_str("  help{after-help-gap}Shows the help of a verb\n\nOptions:\n{options}{after-help}");
+    let gap = " ".repeat(width.saturating_sub(2));
+    command.help_template(template.replace("{after-help-gap}", &gap)).subcommand_required(true).arg_required_else_help(true)
+}
