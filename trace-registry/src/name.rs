@@ -65,9 +65,18 @@ impl Glob {
     /// assert!(!Glob::new("storage:*").matches("storage2:open"));
     /// ```
     pub fn matches(&self, name: &str) -> bool {
-        // Goes back to the last star only, so it takes at most pattern × name steps. Byte by byte: equal text is equal bytes,
-        // and `?` takes the rest of a character with its first byte.
-        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
+        self.matches_bytes(name.as_bytes())
+    }
+
+    /// Whether the pattern stands for `text`, which may be no UTF-8.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe; at most as many steps as pattern and text have bytes, multiplied.
+    pub fn matches_bytes(&self, name: &[u8]) -> bool {
+        // Goes back to the last star only. Byte by byte: equal text is equal bytes, and `?` takes the rest of a character with
+        // its first byte.
+        let pattern = self.0.as_bytes();
         let next = |n: usize| name.iter().skip(n + 1).take_while(|b| **b & 0xC0 == 0x80).count() + n + 1;
         let (mut p, mut n, mut star) = (0, 0, None);
         while n < name.len() {

@@ -99,9 +99,10 @@ pub fn find<T>(pattern: &Glob, items: impl Iterator<Item = T> + Clone, name: imp
     }
 }
 
-/// The names most like `wanted`: by the whole name, or by the last part where only that was given.
-fn near(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
-    let most = 2 + wanted.len() / 4;
+/// Returns the names most like `wanted`, at most three, the nearest first: by the whole name, or by its last part where only
+/// that was given.
+pub fn near(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+    let most = 1 + wanted.len() / 3;
     let mut found: Vec<(usize, String)> = names
         .map(|n| {
             let last = if wanted.contains(':') { n.as_str() } else { n.rsplit(':').next().unwrap_or(&n) };

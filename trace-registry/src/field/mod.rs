@@ -12,11 +12,13 @@ mod scalars;
 #[cfg(feature = "std")]
 mod std_types;
 mod text;
+mod value;
 
 pub use class::{Base, FieldClass, FieldDescriptor, Label, VariantOption};
 pub use enumeration::{enumeration, enumeration_sizes, write_enumeration};
 pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage};
 pub use text::{DEBUG_LIMIT, Formatted};
+pub use value::Value;
 
 /// A type that can be a field of an event.
 ///

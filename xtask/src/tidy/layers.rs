@@ -6,11 +6,13 @@ use anyhow::{Context as _, Result};
 use std::collections::{HashMap, HashSet};
 
 /// A crate, and what must not be found below it, directly or indirectly.
-const NEVER_BELOW: [(&str, &[&str]); 4] = [
+const NEVER_BELOW: [(&str, &[&str]); 5] = [
     // A trace is read without the tracer.
     ("trace-ctf", &["ringtrace", "trace-runtime", "trace-registry", "trace-macros"]),
     // What a library links for its tracepoints: no buffers, no files.
     ("trace-registry", &["ringtrace", "trace-runtime", "trace-ctf", "trace-macros"]),
+    // The command line filters traces without the tracer.
+    ("trace-filter", &["ringtrace", "trace-runtime", "trace-ctf", "trace-macros"]),
     // Expansions name the facade; the macros themselves know only syntax.
     ("trace-macros", &["ringtrace", "trace-runtime", "trace-registry", "trace-ctf"]),
     ("trace-runtime", &["ringtrace", "trace-macros"]),

@@ -1,0 +1,169 @@
+//! The flat form, and its evaluation.
+//!
+//! A program is a list of steps. Values go onto a small stack; tests take them from there and set the one result; jumps go
+//! forward only, so that each step runs at most once.
+
+use crate::arithmetic::{calculate, holds, negate};
+use crate::scope;
+use crate::syntax::Calculation;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use trace_registry::Glob;
+use trace_registry::field::Value;
+
+pub use crate::syntax::Comparison;
+
+/// Most values that a program has on its stack.
+pub(crate) const DEEPEST: usize = 8;
+
+/// A value that a program asks for: by its index in [`Program::inputs`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Input {
+    /// Whether it is a context field, and not a field of the event.
+    pub context: bool,
+    /// The way to it, from the fields of the event or of the context.
+    pub path: Vec<scope::Step>,
+}
+
+/// Where a program gets its values from.
+pub trait Record {
+    /// Returns the value of the input of this index.
+    fn value(&self, input: usize) -> Value<'_>;
+}
+
+impl<F: Fn(usize) -> Value<'static>> Record for F {
+    fn value(&self, input: usize) -> Value<'_> {
+        self(input)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    // Onto the stack.
+    Integer(i128),
+    Float(f64),
+    Text(Box<[u8]>),
+    Load(u16),
+    // From the stack onto the stack.
+    Negate,
+    Calculate(Calculation),
+    // From the stack, or from nothing, into the result.
+    Compare(Comparison),
+    CompareInput { input: u16, comparison: Comparison, constant: i128 },
+    Within { ranges: Box<[(i128, i128)]>, negated: bool },
+    Matches { glob: Glob, negated: bool },
+    Test,
+    Set(bool),
+    // From the result.
+    Not,
+    JumpIf(bool, u16),
+}
+
+/// A compiled filter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    steps: Box<[Step]>,
+    inputs: Box<[Input]>,
+}
+
+impl Program {
+    pub(crate) fn new(steps: Vec<Step>, inputs: Vec<Input>) -> Program {
+        Program { steps: steps.into(), inputs: inputs.into() }
+    }
+
+    /// Returns the values that the program may ask for.
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// Returns input, comparison and constant of a program that is one comparison of an integer with a constant, for callers
+    /// that have a shorter way for it. A missing input is to be rejected.
+    pub fn as_comparison(&self) -> Option<(&Input, Comparison, i128)> {
+        match &*self.steps {
+            [Step::CompareInput { input, comparison, constant }] => {
+                Some((self.inputs.get(usize::from(*input))?, *comparison, *constant))
+            }
+            _ => None,
+        }
+    }
+
+    /// Evaluates the program.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe and wait-free, if `record` is: no allocation, no lock, no panic, no recursion.
+    #[inline]
+    pub fn accepts<R: Record + ?Sized>(&self, record: &R) -> bool {
+        let mut stack = Stack { values: [Value::Missing; DEEPEST], used: 0 };
+        let mut result = false;
+        let mut at = 0;
+        while let Some(step) = self.steps.get(at) {
+            at += 1;
+            match step {
+                Step::Integer(value) => stack.push(Value::Integer(*value)),
+                Step::Float(value) => stack.push(Value::Float(*value)),
+                Step::Text(text) => stack.push(Value::Text(text)),
+                Step::Load(input) => stack.push(record.value(usize::from(*input))),
+                Step::Negate => {
+                    let value = negate(stack.pop());
+                    stack.push(value);
+                }
+                Step::Calculate(calculation) => {
+                    let (b, a) = (stack.pop(), stack.pop());
+                    stack.push(calculate(*calculation, a, b));
+                }
+                Step::Compare(comparison) => {
+                    let (b, a) = (stack.pop(), stack.pop());
+                    result = holds(*comparison, a, b);
+                }
+                Step::CompareInput { input, comparison, constant } => {
+                    result = holds(*comparison, record.value(usize::from(*input)), Value::Integer(*constant));
+                }
+                Step::Within { ranges, negated } => {
+                    result = match stack.pop() {
+                        Value::Integer(value) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&value)) != *negated,
+                        _ => false,
+                    };
+                }
+                Step::Matches { glob, negated } => {
+                    result = match stack.pop() {
+                        Value::Text(text) => glob.matches_bytes(text) != *negated,
+                        _ => false,
+                    };
+                }
+                Step::Test => result = matches!(stack.pop(), Value::Integer(value) if value != 0),
+                Step::Set(value) => result = *value,
+                Step::Not => result = !result,
+                // Forward only: the compiler jumps over what it compiled after the jump.
+                Step::JumpIf(when, target) => {
+                    if result == *when {
+                        at = usize::from(*target).max(at);
+                    }
+                }
+            }
+        }
+        result
+    }
+}
+
+/// The values that are waiting. The compiler counted them: it is never too small, and never empty when popped.
+struct Stack<'v> {
+    values: [Value<'v>; DEEPEST],
+    used: usize,
+}
+
+impl<'v> Stack<'v> {
+    #[inline(always)]
+    fn push(&mut self, value: Value<'v>) {
+        if let Some(place) = self.values.get_mut(self.used) {
+            *place = value;
+            self.used += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Value<'v> {
+        self.used = self.used.saturating_sub(1);
+        self.values.get(self.used).copied().unwrap_or(Value::Missing)
+    }
+}
