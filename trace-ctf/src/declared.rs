@@ -1,12 +1,22 @@
 //! What metadata declares: types as they lie in a stream, and the classes made of them.
 //!
 //! This is the reader's side and more general than [`schema`](crate::schema): any width, any alignment, bit fields, lengths and
-//! tags as the fields of their own that CTF makes of them.
+//! tags as the fields of their own that CTF makes of them. It holds what CTF 1.8 and CTF 2 can say.
 
-use std::collections::HashMap;
+mod events;
+mod types;
+
 use std::sync::Arc;
 
 pub use crate::schema::{Base, EnvValue, Label, Level, Source};
+pub(crate) use events::EventTable;
+pub(crate) use types::Import;
+pub use types::{
+    Array, Blob, Encoding, Enumeration, Flags, Float, Integer, Length, Member, Optional, Reference, Role, Root, Sequence,
+    Structure, Text, Type, Variant,
+};
+
+use crate::header::Header;
 
 /// A trace as its metadata declares it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,10 +44,14 @@ pub struct Clock {
     pub description: String,
     /// Cycles per second.
     pub frequency_hz: u64,
+    /// Error bound, in cycles.
+    pub precision_cycles: Option<u64>,
     /// Seconds from the Unix epoch to the clock's origin.
     pub offset_s: i64,
     /// Cycles to add to `offset_s`.
     pub offset_cycles: i64,
+    /// Whether the origin is the Unix epoch, so that clocks of other traces can be compared without their UUID.
+    pub absolute: bool,
 }
 
 /// What the packets and event records of some streams have in common.
@@ -52,7 +66,8 @@ pub struct StreamClass {
     /// Context of every event record.
     pub event_context: Option<Root>,
     pub(crate) clock: Option<Clock>,
-    pub(crate) events: HashMap<u64, Arc<EventClass>>,
+    pub(crate) events: EventTable,
+    pub(crate) header: Header,
 }
 
 /// One kind of event.
@@ -74,134 +89,6 @@ pub struct EventClass {
     pub fields: Option<Root>,
 }
 
-/// A structure that is decoded by itself; lengths and tags refer to fields inside it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Root {
-    /// The structure.
-    pub structure: Structure,
-    pub(crate) slots: usize,
-}
-
-/// A type.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Type {
-    /// Integer of 1 to 64 bits.
-    Integer(Integer),
-    /// Integer with labels.
-    Enumeration(Enumeration),
-    /// IEEE 754 number.
-    Float(Float),
-    /// Text up to a zero byte.
-    Text,
-    /// Members one after the other.
-    Structure(Structure),
-    /// One of several types, chosen by a tag.
-    Variant(Variant),
-    /// As many elements as declared.
-    Array(Array),
-    /// As many elements as an earlier field says.
-    Sequence(Sequence),
-}
-
-/// Integer of 1 to 64 bits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Integer {
-    /// Width.
-    pub bits: u8,
-    /// Alignment in bits.
-    pub align: u32,
-    /// Two's complement or not.
-    pub signed: bool,
-    /// How to show it.
-    pub base: Base,
-    /// Most significant byte first.
-    pub big_endian: bool,
-    /// Whether arrays of it are texts.
-    pub text: bool,
-    /// Name of the clock it is a time stamp of.
-    pub clock: Option<Box<str>>,
-}
-
-/// Integer with labels.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Enumeration {
-    /// The value.
-    pub integer: Integer,
-    /// Names of values, all ranges of a name next to each other; ranges may overlap.
-    pub labels: Arc<[Label]>,
-}
-
-/// IEEE 754 number of 32 or 64 bits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Float {
-    /// Width.
-    pub bits: u8,
-    /// Alignment in bits.
-    pub align: u32,
-    /// Most significant byte first.
-    pub big_endian: bool,
-}
-
-/// Members one after the other.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Structure {
-    /// The members.
-    pub members: Vec<Member>,
-    /// Alignment in bits: the declared one or that of a member, whichever is greater.
-    pub align: u32,
-}
-
-/// Member of a structure or option of a variant.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Member {
-    /// Name as declared.
-    pub declared_name: Box<str>,
-    /// Form of its value.
-    pub class: Type,
-    /// Unit of measure.
-    pub unit: Option<Box<str>>,
-    /// Where its value is kept for what refers to it.
-    pub(crate) slot: Option<u32>,
-    pub(crate) companion: bool,
-}
-
-/// One of several types, chosen by a tag.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Variant {
-    /// The enumeration that chooses.
-    pub tag: Reference,
-    /// The types.
-    pub options: Vec<Member>,
-    /// Which values of the tag choose which option.
-    pub(crate) choices: Vec<(i128, i128, u32)>,
-}
-
-/// As many elements as declared.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Array {
-    /// Form of each.
-    pub element: Box<Type>,
-    /// How many.
-    pub length: u64,
-}
-
-/// As many elements as an earlier field says.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sequence {
-    /// Form of each.
-    pub element: Box<Type>,
-    /// The field that says how many.
-    pub length: Reference,
-}
-
-/// Names an earlier field.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reference {
-    /// Name as declared.
-    pub name: Box<str>,
-    pub(crate) slot: u32,
-}
-
 impl Declarations {
     /// The stream classes.
     pub fn streams(&self) -> impl Iterator<Item = &StreamClass> {
@@ -215,7 +102,7 @@ impl Declarations {
 
     /// All event classes, by stream class and event ID.
     pub fn events(&self) -> Vec<&EventClass> {
-        let mut all: Vec<_> = self.streams().flat_map(|stream| stream.events.values()).map(|class| &**class).collect();
+        let mut all: Vec<_> = self.streams().flat_map(StreamClass::events).collect();
         all.sort_by_key(|class| (class.stream_id, class.id));
         all
     }
@@ -232,94 +119,92 @@ impl StreamClass {
         self.clock.as_ref()
     }
 
+    /// Its event classes, in the order of their declaration.
+    pub fn events(&self) -> impl Iterator<Item = &EventClass> {
+        self.events.iter()
+    }
+
     /// Finds an event class.
     pub fn event(&self, id: u64) -> Option<&EventClass> {
-        self.events.get(&id).map(|class| &**class)
+        self.events.place(id).map(|place| self.events.at(place))
     }
 }
+
+const SECOND: u64 = 1_000_000_000;
 
 impl Clock {
     /// Nanoseconds from the Unix epoch, exact but for the last fraction; saturating.
+    #[inline]
     pub fn nanoseconds(&self, cycles: u64) -> i64 {
-        const SECOND: i128 = 1_000_000_000;
+        if self.frequency_hz == SECOND {
+            // The offset is a sum of seconds and of cycles that are nanoseconds.
+            let offset = self.offset_s.checked_mul(SECOND as i64).and_then(|offset| offset.checked_add(self.offset_cycles));
+            if let (Some(offset), Ok(cycles)) = (offset, i64::try_from(cycles)) {
+                return offset.saturating_add(cycles);
+            }
+        }
+        self.nanoseconds_slow(cycles)
+    }
+
+    fn nanoseconds_slow(&self, cycles: u64) -> i64 {
         let cycles = i128::from(cycles) + i128::from(self.offset_cycles);
         let frequency = i128::from(self.frequency_hz.max(1));
-        let whole = i128::from(self.offset_s) * SECOND;
-        let total = whole + (cycles * SECOND).div_euclid(frequency);
-        total.clamp(i64::MIN.into(), i64::MAX.into()) as i64
-    }
-}
-
-impl Member {
-    /// Name to show: without the underscore that keeps it from being a keyword.
-    pub fn name(&self) -> &str {
-        self.declared_name.strip_prefix('_').unwrap_or(&self.declared_name)
-    }
-
-    /// Whether it is only the length or the tag of the member that follows it.
-    pub fn is_companion(&self) -> bool {
-        self.companion
-    }
-}
-
-impl Enumeration {
-    /// Names of a value, each once.
-    pub fn labels(&self, value: i128) -> impl Iterator<Item = &str> {
-        let covers = move |label: &&Label| label.low <= value && value <= label.high;
-        let mut previous = None;
-        self.labels
-            .iter()
-            .filter(covers)
-            .map(|label| label.label.as_str())
-            .filter(move |&label| previous.replace(label) != Some(label))
-    }
-
-    /// Brings the ranges of each name together, in the order of the names' first appearance.
-    pub(crate) fn grouped(mut labels: Vec<Label>) -> Arc<[Label]> {
-        let mut first = HashMap::new();
-        for (place, label) in labels.iter().enumerate() {
-            first.entry(label.label.clone()).or_insert(place);
-        }
-        labels.sort_by_key(|label| first.get(&label.label).copied());
-        labels.into()
-    }
-}
-
-impl Type {
-    /// Alignment in bits.
-    pub fn align(&self) -> u32 {
-        match self {
-            Self::Integer(integer) => integer.align,
-            Self::Enumeration(enumeration) => enumeration.integer.align,
-            Self::Float(float) => float.align,
-            Self::Text => 8,
-            Self::Structure(structure) => structure.align,
-            // The option that is chosen aligns itself.
-            Self::Variant(_) => 1,
-            Self::Array(Array { element, .. }) | Self::Sequence(Sequence { element, .. }) => element.align(),
-        }
-    }
-
-    /// Whether an array or sequence of it is shown as a text.
-    pub(crate) fn is_character(&self) -> bool {
-        matches!(self, Self::Integer(Integer { text: true, bits: 8, align: 8, .. }))
-    }
-
-    /// How many types it is made of, and how many lie inside each other.
-    pub(crate) fn extent(&self) -> (usize, usize) {
-        let inside = |members: &[Member]| {
-            let extents = members.iter().map(|member| member.class.extent());
-            extents.fold((1, 1), |(nodes, depth), (more, deeper)| (nodes + more + 1, depth.max(deeper + 1)))
-        };
-        match self {
-            Self::Structure(structure) => inside(&structure.members),
-            Self::Variant(variant) => inside(&variant.options),
-            Self::Enumeration(enumeration) => (1 + enumeration.labels.len(), 1),
-            Self::Array(Array { element, .. }) | Self::Sequence(Sequence { element, .. }) => {
-                let (nodes, depth) = element.extent();
-                (nodes + 1, depth + 1)
+        let whole = i128::from(self.offset_s) * i128::from(SECOND);
+        let fraction = match i64::try_from(cycles) {
+            // Two divisions of 64 bits are quicker than one of 128.
+            Ok(cycles) if self.frequency_hz <= i64::MAX as u64 / SECOND => {
+                let frequency = self.frequency_hz.max(1) as i64;
+                let (seconds, rest) = (cycles.div_euclid(frequency), cycles.rem_euclid(frequency));
+                i128::from(seconds) * i128::from(SECOND) + i128::from(rest * SECOND as i64 / frequency)
             }
-            _ => (1, 1),
+            _ => (cycles * i128::from(SECOND)).div_euclid(frequency),
+        };
+        (whole + fraction).clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+
+    /// The last cycle that is not later than a time in nanoseconds from the Unix epoch; saturating.
+    pub fn cycles(&self, nanoseconds: i64) -> u64 {
+        let distance = i128::from(nanoseconds) - i128::from(self.offset_s) * i128::from(SECOND);
+        let cycles = (distance * i128::from(self.frequency_hz)).div_euclid(SECOND.into()) - i128::from(self.offset_cycles);
+        cycles.clamp(0, u64::MAX.into()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(frequency_hz: u64, offset_s: i64, offset_cycles: i64) -> Clock {
+        Clock {
+            name: String::new(),
+            uuid: None,
+            description: String::new(),
+            frequency_hz,
+            precision_cycles: None,
+            offset_s,
+            offset_cycles,
+            absolute: false,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn times_are_exact(frequency in proptest::sample::select(vec![1, 3, 1000, SECOND - 1, SECOND, 2_445_375_000, u64::MAX]),
+                           seconds in proptest::prelude::any::<i32>(), offset in proptest::prelude::any::<i64>(),
+                           cycles in proptest::prelude::any::<u64>(), shift in 0u32..64) {
+            let (clock, cycles) = (clock(frequency, seconds.into(), offset), cycles >> shift);
+            let sum = (i128::from(cycles) + i128::from(offset)) * i128::from(SECOND);
+            let expected = i128::from(seconds) * i128::from(SECOND) + sum.div_euclid(frequency.into());
+            let expected = expected.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            proptest::prop_assert_eq!(clock.nanoseconds(cycles), expected);
+        }
+
+        #[test]
+        fn cycles_are_found_again(frequency in 1u64..4_000_000_000, offset in 0i64..1 << 40, cycles in 0u64..1 << 40) {
+            let clock = clock(frequency, 1_700_000_000, offset);
+            let found = clock.cycles(clock.nanoseconds(cycles));
+            proptest::prop_assert!(found <= cycles && clock.nanoseconds(found) <= clock.nanoseconds(cycles));
+            proptest::prop_assert!(clock.nanoseconds(found + 1) >= clock.nanoseconds(cycles));
         }
     }
 }

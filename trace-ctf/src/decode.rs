@@ -1,6 +1,9 @@
 //! Bytes to values, by declared types.
 
-use crate::declared::{Enumeration, Float, Integer, Member, Root, Structure, Type};
+use crate::declared::{
+    Blob, Encoding, Enumeration, Flags, Float, Import, Integer, Length, Member, Optional, Reference, Root, Structure, Type,
+    Variant,
+};
 
 /// One step through a value. Structures, arrays and variants come as a begin, their parts, and an end.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,9 +12,14 @@ pub enum Item<'t, 'd> {
     Unsigned(&'t Integer, u64),
     Signed(&'t Integer, i64),
     Enumeration(&'t Enumeration, i128),
+    Boolean(bool),
+    Flags(&'t Flags, u64),
     Float(&'t Float, f64),
     /// The bytes of a text, without the final zero of one that has it; not always UTF-8.
     Text(&'d [u8]),
+    /// The bytes of a text in another encoding than UTF-8, without the final zero of one that has it.
+    Wide(Encoding, &'d [u8]),
+    Blob(&'t Blob, &'d [u8]),
     StructureBegin(&'t Structure),
     /// What follows is the value of this member.
     Member(&'t Member),
@@ -24,6 +32,8 @@ pub enum Item<'t, 'd> {
     /// What follows is the value of this option.
     VariantBegin(&'t Member),
     VariantEnd,
+    /// The value that is only sometimes there, where it is not; where it is, it stands for itself.
+    Absent,
 }
 
 /// Why decoding stopped.
@@ -50,33 +60,68 @@ pub(crate) struct Cursor<'d> {
     pub(crate) clock: u64,
 }
 
+/// Gives the value of an earlier structure that a root refers to.
+pub(crate) type Imports<'i> = &'i dyn Fn(&Import) -> Option<i128>;
+
 impl<'d> Cursor<'d> {
     /// Reads `bytes`, of which the first `end` bits count.
+    #[inline]
     pub(crate) fn new(bytes: &'d [u8], end: u64, at: u64, clock: u64) -> Self {
         Self { bytes, end: end.min(bytes.len() as u64 * 8), at, clock }
     }
 
     /// Decodes a root structure.
-    pub(crate) fn root<'t>(&mut self, root: &'t Root, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<(), Fault> {
-        let mut inline = [0; SLOTS_INLINE];
-        let mut heap = Vec::new();
-        let slots = match inline.get_mut(..root.slots) {
-            Some(slots) => slots,
-            None => {
-                heap.resize(root.slots, 0);
-                &mut heap[..]
-            }
-        };
-        Walk { cursor: self, slots, empty: 0 }.structure(&root.structure, visit)
+    #[inline]
+    pub(crate) fn root<'t>(
+        &mut self,
+        root: &'t Root,
+        imports: Imports<'_>,
+        visit: &mut impl FnMut(Item<'t, 'd>),
+    ) -> Result<(), Fault> {
+        if root.slots == 0 {
+            return Walk { cursor: self, slots: &mut [], empty: 0 }.structure(&root.structure, visit);
+        }
+        with_slots(root, imports, |slots| Walk { cursor: self, slots, empty: 0 }.structure(&root.structure, visit))
     }
 
-    fn align(&mut self, align: u32) -> Result<(), Fault> {
-        let align = u64::from(align.max(1));
-        self.need(self.at.div_ceil(align) * align)
+    /// Moves behind a root structure.
+    #[inline]
+    pub(crate) fn skip(&mut self, root: &Root, imports: Imports<'_>) -> Result<(), Fault> {
+        if root.slots == 0 {
+            return root.plan.skip(&root.structure, &mut Walk { cursor: self, slots: &mut [], empty: 0 }, usize::MAX);
+        }
+        with_slots(root, imports, |slots| {
+            root.plan.skip(&root.structure, &mut Walk { cursor: self, slots, empty: 0 }, usize::MAX)
+        })
+    }
+
+    /// Decodes one value of a root structure, by the places of the members that lead to it.
+    #[inline]
+    pub(crate) fn field<'t>(
+        &mut self,
+        root: &'t Root,
+        path: &[u32],
+        imports: Imports<'_>,
+        visit: &mut impl FnMut(Item<'t, 'd>),
+    ) -> Result<(), Fault> {
+        let Some((&first, rest)) = path.split_first() else { return Ok(()) };
+        with_slots(root, imports, |slots| {
+            let mut walk = Walk { cursor: self, slots, empty: 0 };
+            root.plan.skip(&root.structure, &mut walk, first as usize)?;
+            walk.inside(&root.structure.members[first as usize].class, rest, visit)
+        })
+    }
+
+    #[inline]
+    pub(crate) fn align(&mut self, align: u32) -> Result<(), Fault> {
+        let mask = u64::from(align.max(1)) - 1;
+        // Alignments are powers of two.
+        self.need((self.at + mask) & !mask)
     }
 
     /// Moves to `at`, if that much is there.
-    fn need(&mut self, at: u64) -> Result<(), Fault> {
+    #[inline]
+    pub(crate) fn need(&mut self, at: u64) -> Result<(), Fault> {
         if at > self.end {
             return Err(Fault::End(at));
         }
@@ -84,42 +129,156 @@ impl<'d> Cursor<'d> {
         Ok(())
     }
 
+    /// The bits at a place that [`Cursor::need`] was asked for.
+    #[inline]
+    pub(crate) fn peek(&self, at: u64, bits: u8, big_endian: bool) -> u64 {
+        load(self.bytes, at, bits, big_endian)
+    }
+
+    #[inline]
     fn bits(&mut self, bits: u8, big_endian: bool) -> Result<u64, Fault> {
         let start = self.at;
         self.need(start + u64::from(bits))?;
-        let first = (start / 8) as usize;
-        let skip = (start % 8) as u32;
-        let bytes = &self.bytes[first..self.at.div_ceil(8) as usize];
-        // Nine bytes at most: 64 bits that begin inside a byte.
-        let value = if big_endian {
-            let joined = bytes.iter().fold(0u128, |joined, &byte| joined << 8 | u128::from(byte));
-            joined >> (bytes.len() as u32 * 8 - skip - u32::from(bits))
-        } else {
-            bytes.iter().rev().fold(0u128, |joined, &byte| joined << 8 | u128::from(byte)) >> skip
-        };
-        Ok(value as u64 & u64::MAX >> (64 - bits))
+        Ok(load(self.bytes, start, bits, big_endian))
     }
 
+    #[inline]
     fn integer(&mut self, integer: &Integer) -> Result<u64, Fault> {
         self.align(integer.align)?;
-        let value = self.bits(integer.bits, integer.big_endian)?;
+        let value = if integer.variable || integer.reversed {
+            self.unusual(integer)?
+        } else {
+            self.bits(integer.bits, integer.big_endian)?
+        };
         if integer.clock.is_some() {
             self.clock = advance(self.clock, value, integer.bits);
         }
         Ok(value)
     }
 
-    fn text(&mut self, bytes: u64) -> Result<&'d [u8], Fault> {
+    #[cold]
+    fn unusual(&mut self, integer: &Integer) -> Result<u64, Fault> {
+        if !integer.variable {
+            let value = self.bits(integer.bits, integer.big_endian)?;
+            return Ok(value.reverse_bits() >> (64 - integer.bits));
+        }
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = self.bits(8, false)?;
+            let low = byte & 0x7F;
+            if shift < 64 {
+                value |= low << shift;
+            }
+            let is_last = byte & 0x80 == 0;
+            // What a value of 64 bits has no room for may only repeat its sign.
+            let negative = integer.signed && value >> 63 == 1;
+            let is_sign = |rest: u64, bits: u32| rest == if negative { (1 << bits) - 1 } else { 0 };
+            if shift == 63 && !is_sign(low >> 1, 6) || shift > 63 && !is_sign(low, 7) {
+                return Err(Fault::Invalid("integer of more than 64 bits"));
+            }
+            shift += 7;
+            if is_last {
+                if integer.signed && shift < 64 && byte & 0x40 != 0 {
+                    value |= u64::MAX << shift;
+                }
+                return Ok(value);
+            }
+        }
+    }
+
+    fn float(&mut self, float: &Float) -> Result<f64, Fault> {
+        self.align(float.align)?;
+        let mut bits = self.bits(float.bits, float.big_endian)?;
+        if float.reversed {
+            bits = bits.reverse_bits() >> (64 - float.bits);
+        }
+        Ok(match float.bits {
+            16 => half(bits as u16),
+            32 => f32::from_bits(bits as u32).into(),
+            _ => f64::from_bits(bits),
+        })
+    }
+
+    #[inline]
+    fn take(&mut self, bytes: u64) -> Result<&'d [u8], Fault> {
         self.align(8)?;
         let start = self.at;
-        let bits = bytes.checked_mul(8).and_then(|bits| start.checked_add(bits)).unwrap_or(u64::MAX);
-        self.need(bits)?;
-        Ok(&self.bytes[(start / 8) as usize..(self.at / 8) as usize])
+        let end = bytes.checked_mul(8).and_then(|bits| start.checked_add(bits)).unwrap_or(u64::MAX);
+        self.need(end)?;
+        Ok(&self.bytes[(start / 8) as usize..(end / 8) as usize])
+    }
+
+    /// A text up to its zero, which is stepped over.
+    #[inline]
+    pub(crate) fn text(&mut self, encoding: Encoding) -> Result<&'d [u8], Fault> {
+        self.align(8)?;
+        let rest = &self.bytes[(self.at / 8) as usize..(self.end / 8) as usize];
+        let unit = encoding.unit();
+        let length = match unit {
+            1 => memchr::memchr(0, rest),
+            unit => {
+                let units = rest.chunks_exact(unit as usize);
+                units.clone().position(|unit| unit.iter().all(|&byte| byte == 0)).map(|place| place * unit as usize)
+            }
+        };
+        let Some(length) = length else { return Err(Fault::End(self.end + 8)) };
+        let text = self.take(length as u64)?;
+        self.need(self.at + unit * 8)?;
+        Ok(text)
     }
 }
 
+/// Runs `body` with room for the values that references need.
+fn with_slots<R>(root: &Root, imports: Imports<'_>, body: impl FnOnce(&mut [i128]) -> Result<R, Fault>) -> Result<R, Fault> {
+    let mut inline = [0; SLOTS_INLINE];
+    let mut heap = Vec::new();
+    let slots = match inline.get_mut(..root.slots) {
+        Some(slots) => slots,
+        None => {
+            heap.resize(root.slots, 0);
+            &mut heap[..]
+        }
+    };
+    for import in &root.imports {
+        let value = imports(import).ok_or(Fault::Invalid("a length or tag of an earlier structure is not there"))?;
+        slots[import.slot as usize] = value;
+    }
+    body(slots)
+}
+
+/// Up to 64 bits, which must lie inside `bytes`.
+#[inline(always)]
+fn load(bytes: &[u8], at: u64, bits: u8, big_endian: bool) -> u64 {
+    let (first, skip) = ((at / 8) as usize, (at % 8) as u32);
+    let unused = 64 - u32::from(bits);
+    if let Some(word) = bytes.get(first..).and_then(|rest| rest.first_chunk::<8>()) {
+        if skip <= unused {
+            return match big_endian {
+                false => u64::from_le_bytes(*word) >> skip & u64::MAX >> unused,
+                true => u64::from_be_bytes(*word) << skip >> unused,
+            };
+        }
+    }
+    load_slow(bytes, at, bits, big_endian)
+}
+
+/// As [`load`], near the end and for what lies in nine bytes.
+#[cold]
+fn load_slow(bytes: &[u8], at: u64, bits: u8, big_endian: bool) -> u64 {
+    let (first, skip) = ((at / 8) as usize, (at % 8) as u32);
+    let bytes = &bytes[first..(at + u64::from(bits)).div_ceil(8) as usize];
+    let value = if big_endian {
+        let joined = bytes.iter().fold(0u128, |joined, &byte| joined << 8 | u128::from(byte));
+        joined >> (bytes.len() as u32 * 8 - skip - u32::from(bits))
+    } else {
+        bytes.iter().rev().fold(0u128, |joined, &byte| joined << 8 | u128::from(byte)) >> skip
+    };
+    value as u64 & u64::MAX >> (64 - u32::from(bits))
+}
+
 /// The clock after a stamp of its low bits: the next value that ends in them.
-fn advance(clock: u64, low: u64, bits: u8) -> u64 {
+#[inline]
+pub(crate) fn advance(clock: u64, low: u64, bits: u8) -> u64 {
     if bits == 64 {
         return low;
     }
@@ -128,19 +287,33 @@ fn advance(clock: u64, low: u64, bits: u8) -> u64 {
     (clock & !mask).wrapping_add(carry) | low
 }
 
+#[inline]
 pub(crate) fn sign_extend(value: u64, bits: u8) -> i64 {
     let unused = 64 - u32::from(bits);
     (value << unused) as i64 >> unused
 }
 
-struct Walk<'c, 's, 'd> {
-    cursor: &'c mut Cursor<'d>,
+/// A number of 16 bits: 5 of exponent, 10 of fraction.
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1F), f64::from(bits & 0x3FF));
+    let value = match exponent {
+        0 => fraction * 2f64.powi(-24),
+        0x1F if fraction == 0.0 => f64::INFINITY,
+        0x1F => f64::NAN,
+        _ => (1.0 + fraction / 1024.0) * 2f64.powi(exponent - 15),
+    };
+    if bits >> 15 == 1 { -value } else { value }
+}
+
+pub(crate) struct Walk<'c, 's, 'd> {
+    pub(crate) cursor: &'c mut Cursor<'d>,
     /// Values of the fields that something refers to.
-    slots: &'s mut [i128],
+    pub(crate) slots: &'s mut [i128],
     empty: u32,
 }
 
 impl<'d> Walk<'_, '_, 'd> {
+    #[inline]
     fn structure<'t>(&mut self, structure: &'t Structure, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<(), Fault> {
         self.cursor.align(structure.align)?;
         visit(Item::StructureBegin(structure));
@@ -156,7 +329,8 @@ impl<'d> Walk<'_, '_, 'd> {
     }
 
     /// Decodes a value and gives it back where it is an integer.
-    fn value<'t>(&mut self, class: &'t Type, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<i128, Fault> {
+    #[inline]
+    pub(crate) fn value<'t>(&mut self, class: &'t Type, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<i128, Fault> {
         match class {
             Type::Integer(integer) => {
                 let value = self.cursor.integer(integer)?;
@@ -166,8 +340,23 @@ impl<'d> Walk<'_, '_, 'd> {
                     return Ok(value.into());
                 }
                 visit(Item::Unsigned(integer, value));
-                return Ok(value.into());
+                Ok(value.into())
             }
+            Type::Text(text) => {
+                let bytes = self.cursor.text(text.encoding)?;
+                visit(characters(text.encoding, bytes));
+                Ok(0)
+            }
+            Type::Float(float) => {
+                visit(Item::Float(float, self.cursor.float(float)?));
+                Ok(0)
+            }
+            class => self.composed(class, visit),
+        }
+    }
+
+    fn composed<'t>(&mut self, class: &'t Type, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<i128, Fault> {
+        match class {
             Type::Enumeration(enumeration) => {
                 let integer = &enumeration.integer;
                 let value = self.cursor.integer(integer)?;
@@ -175,48 +364,104 @@ impl<'d> Walk<'_, '_, 'd> {
                 visit(Item::Enumeration(enumeration, value));
                 return Ok(value);
             }
-            Type::Float(float) => {
-                self.cursor.align(float.align)?;
-                let bits = self.cursor.bits(float.bits, float.big_endian)?;
-                let value = if float.bits == 32 { f32::from_bits(bits as u32).into() } else { f64::from_bits(bits) };
-                visit(Item::Float(float, value));
+            Type::Boolean(integer) => {
+                let value = self.cursor.integer(integer)?;
+                visit(Item::Boolean(value != 0));
+                return Ok(value.into());
             }
-            Type::Text => {
-                self.cursor.align(8)?;
-                let rest = &self.cursor.bytes[(self.cursor.at / 8) as usize..(self.cursor.end / 8) as usize];
-                let Some(length) = rest.iter().position(|&byte| byte == 0) else {
-                    return Err(Fault::End(self.cursor.end + 8));
+            Type::Flags(flags) => {
+                let value = self.cursor.integer(&flags.integer)?;
+                visit(Item::Flags(flags, value));
+                return Ok(value.into());
+            }
+            Type::Blob(blob) => {
+                let length = match &blob.length {
+                    Length::Fixed(length) => *length,
+                    Length::Field(reference) => self.length(reference)?,
                 };
-                visit(Item::Text(self.cursor.text(length as u64)?));
-                self.cursor.need(self.cursor.at + 8)?;
+                visit(Item::Blob(blob, self.cursor.take(length)?));
             }
             Type::Structure(structure) => self.structure(structure, visit)?,
-            Type::Variant(variant) => {
-                let tag = self.slots[variant.tag.slot as usize];
-                let chosen = variant.choices.iter().find(|(low, high, _)| *low <= tag && tag <= *high);
-                let Some(&(_, _, option)) = chosen else {
-                    return Err(Fault::Invalid("the tag of a variant chooses none of its options"));
-                };
-                let option = &variant.options[option as usize];
-                visit(Item::VariantBegin(option));
-                self.value(&option.class, visit)?;
-                visit(Item::VariantEnd);
+            Type::Variant(variant) => self.variant(variant, visit)?,
+            Type::Optional(optional) => {
+                if self.is_there(optional) {
+                    return self.value(&optional.inner, visit);
+                }
+                visit(Item::Absent);
             }
-            Type::Array(array) => self.elements(&array.element, array.length, visit)?,
+            Type::Array(array) => self.elements(&array.element, array.align, array.length, visit)?,
             Type::Sequence(sequence) => {
-                let length = self.slots[sequence.length.slot as usize];
-                self.elements(&sequence.element, length as u64, visit)?;
+                let length = self.length(&sequence.length)?;
+                self.elements(&sequence.element, sequence.align, length, visit)?;
             }
+            // They are decoded by `value`.
+            Type::Integer(_) | Type::Text(_) | Type::Float(_) => return self.value(class, visit),
         }
         Ok(0)
     }
 
-    fn elements<'t>(&mut self, element: &'t Type, length: u64, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<(), Fault> {
-        if element.is_character() {
-            visit(Item::Text(self.cursor.text(length)?));
+    /// Decodes what lies at a path inside a value, if it is there.
+    fn inside<'t>(&mut self, class: &'t Type, path: &[u32], visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<(), Fault> {
+        let Some((&place, rest)) = path.split_first() else { return self.value(class, visit).map(drop) };
+        match class {
+            Type::Structure(structure) => {
+                self.cursor.align(structure.align)?;
+                let (before, from) = structure.members.split_at(place as usize);
+                for member in before {
+                    let value = self.value(&member.class, &mut |_| {})?;
+                    if let Some(slot) = member.slot {
+                        self.slots[slot as usize] = value;
+                    }
+                }
+                self.inside(&from[0].class, rest, visit)
+            }
+            Type::Variant(variant) => match self.chosen(variant)? {
+                option if option == place => self.inside(&variant.options[option as usize].class, rest, visit),
+                _ => Ok(()),
+            },
+            Type::Optional(optional) if self.is_there(optional) => self.inside(&optional.inner, path, visit),
+            _ => Ok(()),
+        }
+    }
+
+    fn length(&self, reference: &Reference) -> Result<u64, Fault> {
+        u64::try_from(self.slots[reference.slot as usize]).map_err(|_| Fault::Invalid("a negative length"))
+    }
+
+    fn variant<'t>(&mut self, variant: &'t Variant, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<(), Fault> {
+        let option = &variant.options[self.chosen(variant)? as usize];
+        visit(Item::VariantBegin(option));
+        self.value(&option.class, visit)?;
+        visit(Item::VariantEnd);
+        Ok(())
+    }
+
+    fn chosen(&self, variant: &Variant) -> Result<u32, Fault> {
+        let tag = self.slots[variant.tag.slot as usize];
+        let chosen = variant.choices.iter().find(|(low, high, _)| *low <= tag && tag <= *high);
+        chosen.map(|&(_, _, option)| option).ok_or(Fault::Invalid("the tag of a variant chooses none of its options"))
+    }
+
+    fn is_there(&self, optional: &Optional) -> bool {
+        let tag = self.slots[optional.tag.slot as usize];
+        if optional.choices.is_empty() {
+            return tag != 0;
+        }
+        optional.choices.iter().any(|(low, high)| *low <= tag && tag <= *high)
+    }
+
+    fn elements<'t>(
+        &mut self,
+        element: &'t Type,
+        align: u32,
+        length: u64,
+        visit: &mut impl FnMut(Item<'t, 'd>),
+    ) -> Result<(), Fault> {
+        self.cursor.align(element.align().max(align))?;
+        if let Some(encoding) = element.character() {
+            visit(characters(encoding, self.cursor.take(length)?));
             return Ok(());
         }
-        self.cursor.align(element.align())?;
         visit(Item::ArrayBegin(length));
         for index in 0..length {
             let before = self.cursor.at;
@@ -234,6 +479,11 @@ impl<'d> Walk<'_, '_, 'd> {
     }
 }
 
+#[inline]
+fn characters<'t, 'd>(encoding: Encoding, bytes: &'d [u8]) -> Item<'t, 'd> {
+    if encoding == Encoding::Utf8 { Item::Text(bytes) } else { Item::Wide(encoding, bytes) }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -246,6 +496,36 @@ mod tests {
         assert_eq!(advance(0x1_0000_0005, 4, 27), 0x1_0800_0004);
         assert_eq!(advance(7, 3, 64), 3);
         assert_eq!(advance(u64::MAX, 0, 32), 0);
+    }
+
+    fn variable(bytes: &[u8], signed: bool) -> Result<u64, Fault> {
+        let integer = Integer { signed, variable: true, ..Integer::unsigned(64, false) };
+        Cursor::new(bytes, u64::MAX, 0, 0).integer(&integer)
+    }
+
+    #[test]
+    fn integers_of_variable_length() {
+        assert_eq!(variable(&[0], false), Ok(0));
+        assert_eq!(variable(&[0xE5, 0x8E, 0x26], false), Ok(624_485));
+        assert_eq!(variable(&[0x80, 0x80, 0x00], false), Ok(0));
+        assert_eq!(variable(&[0xC0, 0xBB, 0x78], true).map(|value| value as i64), Ok(-123_456));
+        assert_eq!(variable(&[0xFF; 12], true), Err(Fault::End(104)));
+        let most = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01];
+        assert_eq!(variable(&most, false), Ok(u64::MAX));
+        assert!(matches!(variable(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02], false), Err(Fault::Invalid(_))));
+        let minus_one = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F];
+        assert_eq!(variable(&minus_one, true).map(|value| value as i64), Ok(-1));
+        assert_eq!(variable(&[0xFF], false), Err(Fault::End(16)));
+    }
+
+    #[test]
+    fn numbers_of_16_bits() {
+        let cases =
+            [(0x3C00, 1.0), (0xC000, -2.0), (0x7BFF, 65504.0), (0x0001, 5.960464477539063e-8), (0xFC00, f64::NEG_INFINITY)];
+        for (bits, expected) in cases {
+            assert_eq!(half(bits), expected);
+        }
+        assert!(half(0x7E00).is_nan());
     }
 
     proptest! {

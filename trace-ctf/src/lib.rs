@@ -65,10 +65,13 @@
 pub mod declared;
 mod decode;
 mod error;
+mod header;
 pub mod index;
 pub mod metadata;
 pub mod packet;
+mod plan;
 pub mod reader;
+mod resolve;
 pub mod schema;
 pub mod text;
 pub mod tsdl;

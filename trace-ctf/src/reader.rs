@@ -1,38 +1,59 @@
 //! Traces from files, without the program that wrote them.
 //!
-//! [`Trace::open`] reads the metadata and finds the streams; [`Trace::packets`] reads one stream packet by packet,
-//! [`Packet::events`] the events of a packet, [`Merge`] all events of several traces in the order of their time stamps.
-//! [`Decoder`] does the same for a packet in memory and a [`Schema`](crate::schema::Schema) that was never written.
+//! | To | use |
+//! | --- | --- |
+//! | find the traces below a directory, open one | [`discover`], [`Trace::open`] |
+//! | know what is in it | [`Trace::declarations`], [`Trace::streams`], [`Trace::damage`] |
+//! | read all events of one or several traces in the order of time | [`Trace::merge`], [`Merge::new`] |
+//! | read those of some time, or of some classes | [`Merge::select`] with a [`Selection`] |
+//! | read one stream packet by packet | [`Trace::packets`], [`Packet::events`] |
+//! | read one field of many events | [`Field::find`], [`Event::get`] |
+//! | read every field | [`Event::visit`], or [`Event::value`] where there is no hurry |
+//! | decode a packet in memory, of a [`Schema`](crate::schema::Schema) that was never written | [`Decoder`] |
 //!
-//! An event is a view of its packet. Nothing is copied or converted until it is looked at: as [`Item`]s, or as a [`Value`].
+//! An event is a view of its packet, a few words to copy. Finding it checks that it is whole; nothing is allocated or converted
+//! until it is looked at. A merge holds one packet of each stream in memory, whatever the size of the trace.
 //!
 //! # Damage
 //!
 //! A stream that ends inside a packet gives every event that is whole, then an error for which
 //! [`Error::is_truncated`](crate::Error::is_truncated) holds. Other contradictions end their stream with
 //! [`Error::is_corrupt`](crate::Error::is_corrupt); the other streams go on. Sizes are checked against the file before they
-//! are believed.
+//! are believed. Errors know the [stream](crate::Error::stream), the [packet](crate::Error::packet) and the
+//! [byte](crate::Error::byte_offset).
 //!
 //! # Examples
+//!
+//! The longest of some requests, of those between two times:
 //!
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use trace_ctf::reader::{Entry, Trace};
+//! use trace_ctf::reader::{Entry, Merge, Selection, Trace};
 //!
 //! # fn main() -> trace_ctf::Result<()> {
 //! let trace = Trace::open(Path::new("app.ringtrace"))?;
-//! let mut merge = trace.merge();
+//! let selection = Selection::default()
+//!     .from(1_700_000_000_000_000_000)
+//!     .to(1_700_000_060_000_000_000)
+//!     .classes(|_, class| class.name == "app:request");
+//! let mut merge = Merge::select([&trace], selection);
+//! let mut longest = 0;
 //! while let Some(entry) = merge.next_entry() {
 //!     match entry? {
-//!         Entry::Event(event) => println!("{:?} {} {:?}", event.timestamp(), event.name(), event.payload().member("id")),
-//!         Entry::Loss(loss) => println!("{:?}: {:?}", loss.kind, loss.count),
+//!         Entry::Event(event) => {
+//!             let bytes = event.field("bytes").and_then(|value| value.as_u64());
+//!             longest = longest.max(bytes.unwrap_or(0));
+//!         }
+//!         Entry::Loss(loss) => eprintln!("{:?}: {:?}", loss.kind, loss.count),
 //!     }
 //! }
+//! println!("{longest}");
 //! # Ok(())
 //! # }
 //! ```
 
+mod field;
 mod merge;
 mod packet;
 mod stream;
@@ -40,7 +61,9 @@ mod trace;
 mod value;
 
 pub use crate::decode::Item;
-pub use merge::{Entry, Merge};
+pub(crate) use field::parts;
+pub use field::{Field, Scalar};
+pub use merge::{Entry, Merge, Selection};
 pub(crate) use packet::is_bookkeeping;
 pub use packet::{Event, Events, Packet, PacketInfo, Scope};
 pub use stream::{Loss, LossKind, Packets};

@@ -138,11 +138,13 @@ impl Writer<'_> {
             Item::Enumeration(class, value) => self.enumeration(class, value),
             Item::Float(_, value) => number::general(value, self.out),
             Item::Text(bytes) => escaped(bytes.split(|&byte| byte == 0).next().unwrap_or_default(), self.out),
+            Item::Wide(encoding, bytes) => escaped(encoding.decode(bytes).as_bytes(), self.out),
+            Item::Boolean(value) => self.out.extend(if value { &b"true"[..] } else { b"false" }),
+            Item::Flags(class, value) => drop(write!(self.out, "0x{value:X}{}", if class.integer.bits == 0 { "?" } else { "" })),
+            Item::Blob(_, bytes) => bytes.iter().for_each(|byte| drop(write!(self.out, "{byte:02x}"))),
+            Item::Absent => self.out.extend(b"<absent>"),
             Item::Member(member) => {
-                if self.scope == Scope::PacketContext
-                    && self.depth == 1
-                    && crate::reader::is_bookkeeping(&member.declared_name, &member.class)
-                {
+                if self.scope == Scope::PacketContext && self.depth == 1 && crate::reader::is_bookkeeping(&member.class) {
                     self.hidden = 1;
                     return;
                 }

@@ -7,7 +7,6 @@
 
 mod lexer;
 mod parser;
-mod resolve;
 mod types;
 
 pub use parser::Parser;
@@ -75,7 +74,8 @@ mod tests {
             let error = event(bad).unwrap_err();
             assert!(error.is_metadata() && error.to_string().contains("line 3"), "{bad}: {error}");
         }
-        assert!(event("integer { size = 8; } _n[ stream.event.context.x ];").unwrap_err().is_unsupported());
+        let error = event("integer { size = 8; } _n[ stream.event.context.x ];").unwrap_err();
+        assert!(error.is_metadata() && error.to_string().contains("no integer stream.event.context.x"), "{error}");
         let deep = "struct { ".repeat(5000);
         assert!(parse(&deep).unwrap_err().is_metadata());
         assert!(parse(&"enum : ".repeat(50_000)).unwrap_err().is_metadata());

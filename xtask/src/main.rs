@@ -77,6 +77,19 @@ enum Verb {
         #[arg(last = true)]
         rest: Vec<String>,
     },
+    /// How quickly a trace is read, beside babeltrace2 on the same trace in the same run.
+    ///
+    /// `decode` looks at every field of every event in the order of time, on one core; `text` writes babeltrace2's lines, to
+    /// memory. `x_babeltrace2` compares with `--component sink.utils.dummy`, and with its text to /dev/null; both whole runs,
+    /// from opening the trace. The figures are the best of five rounds.
+    BenchRead {
+        /// Print one JSON object per line.
+        #[arg(long)]
+        json: bool,
+        /// Passed on to the benchmark program: `--events N`, `--rounds N`.
+        #[arg(last = true)]
+        rest: Vec<String>,
+    },
     /// Everything, in order, with the time of each step; what `.ci/run` runs.
     Ci,
 }
@@ -103,6 +116,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Readme => Ok(readme::run()?.close()),
         Verb::LinkMatrix { full } => Ok(link_matrix::run(full)?.close()),
         Verb::Bench { only, json, rest } => bench::run(only, json, rest),
+        Verb::BenchRead { json, rest } => bench::read(json, rest),
         Verb::Ci => Ok(ci::run()?.close()),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value as Json, json};
-use trace_ctf::declared::{Base, Enumeration, Integer, Member, Root, Type};
+use trace_ctf::declared::{Base, Enumeration, Flags, Integer, Length, Member, Root, Type};
 use trace_ctf::reader::{Event, Scope, Value};
 
 /// An event, its contexts and its payload, members in the order of their declaration.
@@ -51,6 +51,13 @@ impl Serialize for ValueJson<'_, '_> {
                 Some(label) => serializer.serialize_str(label),
                 None => serializer.serialize_i128(*number),
             },
+            Value::Boolean(value) => serializer.serialize_bool(*value),
+            Value::Flags(_, labels) => serializer.collect_seq(labels),
+            Value::Blob(bytes) => {
+                let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                serializer.serialize_str(&digits)
+            }
+            Value::Absent => serializer.serialize_none(),
             Value::Text(text) => serializer.serialize_str(text),
             Value::Structure(members) => serializer.collect_map(members.iter().map(|(name, value)| (name, ValueJson(value)))),
             Value::Array(elements) => serializer.collect_seq(elements.iter().map(ValueJson)),
@@ -87,18 +94,21 @@ fn class(of: &Type) -> Json {
         Type::Integer(class) => integer("integer", class),
         Type::Enumeration(class) => enumeration(class),
         Type::Float(class) => json!({ "kind": "float", "bits": class.bits }),
-        Type::Text => json!({ "kind": "text" }),
+        Type::Boolean(class) => integer("boolean", class),
+        Type::Flags(class) => flags(class),
+        Type::Text(_) => json!({ "kind": "text" }),
+        Type::Blob(class) => match class.length {
+            Length::Fixed(length) => json!({ "kind": "blob", "length": length, "media_type": class.media_type }),
+            Length::Field(_) => json!({ "kind": "blob", "media_type": class.media_type }),
+        },
+        Type::Optional(class) => json!({ "kind": "optional", "element": self::class(&class.inner) }),
         Type::Structure(class) => json!({ "kind": "structure", "fields": members(&class.members) }),
         Type::Variant(class) => json!({ "kind": "variant", "options": members(&class.options) }),
-        Type::Array(array) if is_text(&array.element) => json!({ "kind": "text", "length": array.length }),
+        Type::Array(array) if array.text().is_some() => json!({ "kind": "text", "length": array.length }),
         Type::Array(array) => json!({ "kind": "array", "length": array.length, "element": class(&array.element) }),
-        Type::Sequence(sequence) if is_text(&sequence.element) => json!({ "kind": "text" }),
+        Type::Sequence(sequence) if sequence.text().is_some() => json!({ "kind": "text" }),
         Type::Sequence(sequence) => json!({ "kind": "sequence", "element": class(&sequence.element) }),
     }
-}
-
-fn is_text(element: &Type) -> bool {
-    matches!(element, Type::Integer(Integer { text: true, bits: 8, .. }))
 }
 
 fn integer(kind: &str, class: &Integer) -> Json {
@@ -109,6 +119,14 @@ fn integer(kind: &str, class: &Integer) -> Json {
         Base::Hex => 16,
     };
     json!({ "kind": kind, "bits": class.bits, "signed": class.signed, "base": base, "big_endian": class.big_endian })
+}
+
+fn flags(class: &Flags) -> Json {
+    let mut object = integer("flags", &class.integer);
+    let label =
+        |label: &trace_ctf::declared::Label| json!({ "label": label.label, "low": label.low as i64, "high": label.high as i64 });
+    object["labels"] = class.flags.iter().map(label).collect();
+    object
 }
 
 fn enumeration(class: &Enumeration) -> Json {

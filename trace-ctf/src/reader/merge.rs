@@ -2,8 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 use super::packet::{EventHead, Position};
+use crate::declared::{EventClass, StreamClass};
 use crate::reader::{Event, Loss, Packet, Packets, Trace};
 use crate::{Error, Result};
 
@@ -16,19 +18,88 @@ pub enum Entry<'m> {
     Loss(Loss),
 }
 
+/// Which events are wanted: all of them, unless told otherwise.
+///
+/// # Examples
+///
+/// ```
+/// use trace_ctf::reader::Selection;
+///
+/// let second = 1_000_000_000;
+/// let selection = Selection::default().from(5 * second).to(6 * second).classes(|_, class| class.name.starts_with("app:"));
+/// # let _ = selection;
+/// ```
+#[derive(Clone, Default)]
+pub struct Selection {
+    from: Option<i64>,
+    to: Option<i64>,
+    classes: Option<Arc<IsWanted>>,
+}
+
+type IsWanted = dyn Fn(&StreamClass, &EventClass) -> bool + Send + Sync;
+
+impl Selection {
+    /// Leaves out what is earlier than a time, in nanoseconds from the Unix epoch. Packets that end before are not read.
+    #[must_use]
+    pub fn from(self, nanoseconds: i64) -> Self {
+        Self { from: Some(nanoseconds), ..self }
+    }
+
+    /// Leaves out what is not earlier than a time, in nanoseconds from the Unix epoch. Packets that begin later are not read.
+    #[must_use]
+    pub fn to(self, nanoseconds: i64) -> Self {
+        Self { to: Some(nanoseconds), ..self }
+    }
+
+    /// Leaves out the events of classes that are not wanted; each class is asked about once for each stream.
+    #[must_use]
+    pub fn classes(self, are_wanted: impl Fn(&StreamClass, &EventClass) -> bool + Send + Sync + 'static) -> Self {
+        Self { classes: Some(Arc::new(are_wanted)), ..self }
+    }
+
+    fn selects_all(&self) -> bool {
+        self.from.is_none() && self.to.is_none() && self.classes.is_none()
+    }
+
+    fn selects(&self, packet: &Packet, event: &EventHead, known: &mut Vec<Option<bool>>) -> bool {
+        if let Some(timestamp) = event.timestamp {
+            if self.from.is_some_and(|from| timestamp < from) || self.to.is_some_and(|to| timestamp >= to) {
+                return false;
+            }
+        }
+        let Some(are_wanted) = &self.classes else { return true };
+        let place = event.class as usize;
+        if known.len() <= place {
+            known.resize(place + 1, None);
+        }
+        *known[place].get_or_insert_with(|| are_wanted(packet.stream_class(), Event::new(packet, *event).class()))
+    }
+}
+
+impl std::fmt::Debug for Selection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let classes = if self.classes.is_some() { "some" } else { "all" };
+        f.debug_struct("Selection").field("from", &self.from).field("to", &self.to).field("classes", &classes).finish()
+    }
+}
+
 /// The events of one or more traces, by time stamp.
 ///
 /// Events of one stream keep their order. Equal time stamps go by trace UUID, stream class and stream instance, as in
-/// babeltrace2.
+/// babeltrace2. A merge holds one packet of each stream in memory.
 #[derive(Debug)]
 pub struct Merge {
     inputs: Vec<Input>,
-    /// Time stamp and input of each event that is ready.
+    /// Time stamp and input of each event that is ready, but for that of `current`.
     ready: BinaryHeap<Reverse<(i64, usize)>>,
+    /// The input whose event is next, or was given last.
+    current: Option<usize>,
+    /// Whether the event of `current` was given, and is not needed any more.
+    is_given: bool,
     losses: VecDeque<Loss>,
     errors: VecDeque<Error>,
-    /// Input whose event was given last, and is not needed any more.
-    given: Option<usize>,
+    selection: Selection,
+    selects_all: bool,
 }
 
 #[derive(Debug)]
@@ -36,72 +107,115 @@ struct Input {
     packets: Packets,
     packet: Option<(Packet, Position)>,
     event: Option<EventHead>,
+    /// Which event classes are selected, by their place, as far as that was asked.
+    classes: Vec<Option<bool>>,
 }
 
 impl Merge {
     /// Merges traces.
     pub fn new<'t>(traces: impl IntoIterator<Item = &'t Trace>) -> Self {
+        Self::select(traces, Selection::default())
+    }
+
+    /// Merges what is selected of traces.
+    pub fn select<'t>(traces: impl IntoIterator<Item = &'t Trace>, selection: Selection) -> Self {
         let mut traces: Vec<_> = traces.into_iter().collect();
         traces.sort_by_key(|trace| trace.declarations().uuid);
         let streams = traces.iter().flat_map(|trace| trace.streams().iter().map(|stream| trace.packets(stream)));
-        let inputs: Vec<_> = streams.map(|packets| Input { packets, packet: None, event: None }).collect();
-        let mut merge = Self { ready: BinaryHeap::new(), losses: VecDeque::new(), errors: VecDeque::new(), given: None, inputs };
+        Self::of(streams, selection)
+    }
+
+    /// Merges what is selected of streams; where time stamps are equal, earlier streams go first.
+    pub fn of(streams: impl IntoIterator<Item = Packets>, selection: Selection) -> Self {
+        let input = |packets: Packets| {
+            let packets = packets.between(selection.from, selection.to);
+            Input { packets, packet: None, event: None, classes: Vec::new() }
+        };
+        let inputs: Vec<_> = streams.into_iter().map(input).collect();
+        let selects_all = selection.selects_all();
+        let (losses, errors) = Default::default();
+        let ready = BinaryHeap::new();
+        let mut merge = Self { ready, current: None, is_given: false, losses, errors, inputs, selection, selects_all };
         for input in 0..merge.inputs.len() {
-            merge.advance(input);
+            merge.next_packet(input);
+            if let Some(timestamp) = merge.advance(input) {
+                merge.ready.push(Reverse((timestamp, input)));
+            }
         }
         merge
     }
 
     /// Gives the next event or loss, or what is wrong with a stream, which then has ended.
+    #[inline]
     pub fn next_entry(&mut self) -> Option<Result<Entry<'_>>> {
-        if let Some(input) = self.given.take() {
-            self.advance(input);
+        if let Some(index) = self.current.filter(|_| self.is_given) {
+            self.is_given = false;
+            self.current = match self.advance(index) {
+                // As long as no other stream has an earlier event, this one goes on.
+                Some(timestamp) if self.ready.peek().is_none_or(|Reverse(first)| (timestamp, index) < *first) => Some(index),
+                Some(timestamp) => {
+                    self.ready.push(Reverse((timestamp, index)));
+                    None
+                }
+                None => None,
+            };
         }
-        if let Some(loss) = self.losses.pop_front() {
-            return Some(Ok(Entry::Loss(loss)));
+        if !self.losses.is_empty() || !self.errors.is_empty() {
+            if let Some(loss) = self.losses.pop_front() {
+                return Some(Ok(Entry::Loss(loss)));
+            }
+            return self.errors.pop_front().map(Err);
         }
-        if let Some(error) = self.errors.pop_front() {
-            return Some(Err(error));
-        }
-        let Reverse((_, index)) = self.ready.pop()?;
-        self.given = Some(index);
+        let index = match self.current {
+            Some(index) => index,
+            None => self.ready.pop()?.0.1,
+        };
+        self.current = Some(index);
+        self.is_given = true;
         let Input { packet: Some((packet, _)), event: Some(event), .. } = &self.inputs[index] else { return None };
-        Some(Ok(Entry::Event(Event::new(packet, event))))
+        Some(Ok(Entry::Event(Event::new(packet, *event))))
     }
 
-    /// Makes the next event of an input ready.
-    fn advance(&mut self, index: usize) {
+    /// Finds the next event of an input, and gives its time.
+    #[inline]
+    fn advance(&mut self, index: usize) -> Option<i64> {
+        loop {
+            let input = &mut self.inputs[index];
+            let (packet, position) = input.packet.as_mut()?;
+            match packet.next(position) {
+                Ok(Some(event)) => {
+                    if !self.selects_all && !self.selection.selects(packet, &event, &mut input.classes) {
+                        continue;
+                    }
+                    input.event = Some(event);
+                    return Some(event.timestamp.unwrap_or(i64::MIN));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.errors.push_back(error);
+                    input.packets.stop();
+                }
+            }
+            self.next_packet(index);
+        }
+    }
+
+    /// Reads the next packet of an input, into the memory of the one before it.
+    #[cold]
+    fn next_packet(&mut self, index: usize) {
         let input = &mut self.inputs[index];
         input.event = None;
-        loop {
-            if let Some((packet, position)) = &mut input.packet {
-                match packet.next(position) {
-                    Ok(Some(event)) => {
-                        self.ready.push(Reverse((event.timestamp.unwrap_or(i64::MIN), index)));
-                        input.event = Some(event);
-                        return;
-                    }
-                    Ok(None) => input.packet = None,
-                    Err(error) => {
-                        self.errors.push_back(error);
-                        input.packet = None;
-                        input.packets.stop();
-                        return;
-                    }
-                }
+        if let Some((packet, _)) = input.packet.take() {
+            input.packets.recycle(packet);
+        }
+        match input.packets.next() {
+            Some(Ok((packet, losses))) => {
+                self.losses.extend(losses);
+                let position = packet.begin();
+                input.packet = Some((packet, position));
             }
-            match input.packets.next() {
-                Some(Ok((packet, losses))) => {
-                    self.losses.extend(losses);
-                    let position = packet.begin();
-                    input.packet = Some((packet, position));
-                }
-                Some(Err(error)) => {
-                    self.errors.push_back(error);
-                    return;
-                }
-                None => return,
-            }
+            Some(Err(error)) => self.errors.push_back(error),
+            None => {}
         }
     }
 }

@@ -4,12 +4,16 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::declared::{Declarations, EventClass, Root, StreamClass, Type};
+use crate::declared::{Declarations, EventClass, Import, Role, Root, StreamClass, Type};
 use crate::decode::{Cursor, Fault, Item};
 use crate::error::{Kind, Place};
 use crate::packet::MAGIC;
 use crate::reader::Value;
+use crate::reader::field::{self, Field, Scalar};
 use crate::{Error, Result};
+
+/// Readable zeros behind the bytes of a packet, so that whole words can be loaded at its end.
+const MARGIN: usize = 8;
 
 /// What a packet says about itself; `None` where its metadata declares no such field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,18 +44,29 @@ pub struct Packet {
     info: PacketInfo,
     class: Arc<StreamClass>,
     trace: Arc<Declarations>,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// Where `bytes` begins: its stream, its number there, its byte offset.
     place: Place,
     context_at: u64,
     events_at: u64,
 }
 
+/// Bytes of a packet, with zeros behind them.
+#[derive(Clone, Default)]
+pub(super) struct Bytes {
+    buffer: Vec<u8>,
+    length: usize,
+}
+
 /// One of the structures an event is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// What its packet says, without what only readers need.
+    /// What every packet of the trace begins with.
+    PacketHeader,
+    /// What its packet says.
     PacketContext,
+    /// Its time stamp and the ID of its class.
+    EventHeader,
     /// What all events of the stream class carry.
     StreamContext,
     /// What all events of the event class carry besides the payload.
@@ -61,13 +76,14 @@ pub enum Scope {
 }
 
 /// Place and class of an event, without its packet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct EventHead {
-    class: Arc<EventClass>,
+    /// Place of its class among those of its stream class.
+    pub(super) class: u32,
     cycles: u64,
     pub(super) timestamp: Option<i64>,
-    /// Bit offsets of the three structures behind the header.
-    scopes: [u64; 3],
+    /// Bit offsets of its header and of the three structures behind it.
+    scopes: [u64; 4],
 }
 
 /// How far a packet has been read.
@@ -79,10 +95,10 @@ pub(super) struct Position {
 }
 
 /// An event: a view of its packet, known to be whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Event<'p> {
     packet: &'p Packet,
-    head: Cow<'p, EventHead>,
+    head: EventHead,
 }
 
 /// The events of a packet, in order.
@@ -92,23 +108,61 @@ pub struct Events<'p> {
     position: Position,
 }
 
+/// What the beginning of a packet tells.
+pub(super) struct Opening {
+    pub(super) info: PacketInfo,
+    class: Arc<StreamClass>,
+    context_at: u64,
+    events_at: u64,
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.length)
+    }
+}
+
+impl Bytes {
+    /// Sets the length; what was not there before is zero or left over.
+    pub(super) fn resize(&mut self, length: usize) -> Result<(), std::collections::TryReserveError> {
+        let needed = length.saturating_add(MARGIN);
+        if needed > self.buffer.len() {
+            self.buffer.try_reserve_exact(needed - self.buffer.len())?;
+            self.buffer.resize(needed, 0);
+        }
+        self.length = length;
+        Ok(())
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.length]
+    }
+
+    fn len(&self) -> u64 {
+        self.length as u64
+    }
+
+    /// Reads from a place, as far as `end` and there are bytes.
+    #[inline]
+    fn cursor(&self, end: u64, at: u64, clock: u64) -> Cursor<'_> {
+        // Bytes behind the packet can be loaded, and do not count.
+        Cursor::new(&self.buffer, end.min(self.len() * 8), at, clock)
+    }
+}
+
 impl Packet {
     /// Decodes header and context of the packet that `bytes` begins with.
-    pub(super) fn parse_info(
-        trace: &Declarations,
-        bytes: &[u8],
-        place: &Place,
-    ) -> Result<(PacketInfo, Arc<StreamClass>, u64, u64)> {
+    pub(super) fn open(trace: &Declarations, bytes: &[u8], place: &Place) -> Result<Opening> {
         let mut info = PacketInfo::default();
         let mut cursor = Cursor::new(bytes, u64::MAX, 0, 0);
         let fault = |cursor: Cursor<'_>, fault| fault_error(place, cursor.at, bytes.len() as u64, fault);
         if let Some(root) = &trace.packet_header {
             let (mut magic, mut uuid) = (None, Vec::new());
-            let found = fields(&mut cursor, root, |name, value| match name {
-                "magic" => magic = Some(value),
-                "uuid" => uuid.push(value as u8),
-                "stream_id" => info.stream_class_id = value,
-                "stream_instance_id" => info.stream_instance_id = Some(value),
+            let found = roles(&mut cursor, root, |role, value| match (role, value) {
+                (Role::Magic, Told::Number(value)) => magic = Some(value),
+                (Role::TraceUuid, Told::Number(value)) => uuid.push(value as u8),
+                (Role::TraceUuid, Told::Bytes(bytes)) => uuid.extend(bytes),
+                (role, Told::Number(value)) => info.tell(role, value),
                 _ => {}
             });
             // A wrong magic number says more than whatever its other bytes make of the header.
@@ -126,15 +180,10 @@ impl Packet {
         };
         let context_at = cursor.at;
         if let Some(root) = &class.packet_context {
-            let found = fields(&mut cursor, root, |name, value| match name {
-                "timestamp_begin" => info.timestamp_begin = Some(value),
-                "timestamp_end" => info.timestamp_end = Some(value),
-                "content_size" => info.content_bits = Some(value),
-                "packet_size" => info.packet_bits = Some(value),
-                "packet_seq_num" => info.sequence = Some(value),
-                "events_discarded" => info.events_discarded = Some(value),
-                "cpu_id" => info.cpu_id = Some(value),
-                _ => {}
+            let found = roles(&mut cursor, root, |role, value| {
+                if let Told::Number(value) = value {
+                    info.tell(role, value);
+                }
             });
             found.map_err(|error| fault(cursor, error))?;
         }
@@ -145,13 +194,18 @@ impl Packet {
         if info.packet_bits.or(content).is_some_and(|bits| bits % 8 != 0) {
             return Err(Error::corrupt(place.clone(), "the packet ends inside a byte"));
         }
-        Ok((info, class.clone(), context_at, cursor.at))
+        Ok(Opening { info, class: class.clone(), context_at, events_at: cursor.at })
     }
 
-    /// Makes a packet of its bytes, or of as many of them as there are.
-    pub(super) fn new(trace: &Arc<Declarations>, bytes: Vec<u8>, place: Place) -> Result<Self> {
-        let (info, class, context_at, events_at) = Self::parse_info(trace, &bytes, &place)?;
-        Ok(Self { info, class, trace: trace.clone(), bytes, place, context_at, events_at })
+    /// Makes a packet of its bytes, or of as many of them as there are, and what their beginning tells.
+    pub(super) fn new(trace: &Arc<Declarations>, bytes: Bytes, place: Place, opening: Opening) -> Self {
+        let Opening { info, class, context_at, events_at } = opening;
+        Self { info, class, trace: trace.clone(), bytes, place, context_at, events_at }
+    }
+
+    /// Gives back the memory.
+    pub(super) fn into_bytes(self) -> Bytes {
+        self.bytes
     }
 
     /// What the packet says about itself.
@@ -164,6 +218,11 @@ impl Packet {
         &self.class
     }
 
+    /// What its trace declares.
+    pub fn trace(&self) -> &Declarations {
+        &self.trace
+    }
+
     /// Number of the packet in its stream file, from 0.
     pub fn number(&self) -> u64 {
         self.place.packet
@@ -174,6 +233,11 @@ impl Packet {
         self.place.offset
     }
 
+    /// Bytes of header and event records that were read: fewer than [`PacketInfo::content_bits`] tells where the file is cut.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes.buffer[..self.bytes.length]
+    }
+
     /// The stream file it was read from.
     pub fn file(&self) -> Option<&Arc<Path>> {
         self.place.stream.as_ref()
@@ -181,9 +245,7 @@ impl Packet {
 
     /// Nanoseconds from the Unix epoch to the packet's begin and end.
     pub fn span(&self) -> (Option<i64>, Option<i64>) {
-        let clock = self.class.clock();
-        let convert = |cycles: Option<u64>| Some(clock?.nanoseconds(cycles?));
-        (convert(self.info.timestamp_begin), convert(self.info.timestamp_end))
+        self.info.span(&self.class)
     }
 
     /// The events, in order.
@@ -196,63 +258,76 @@ impl Packet {
     }
 
     /// Finds the next event and makes sure that it is whole.
+    #[inline]
     pub(super) fn next(&self, position: &mut Position) -> Result<Option<EventHead>> {
         if position.ended {
             return Ok(None);
         }
-        let available = self.bytes.len() as u64 * 8;
-        let content = self.info.content_bits.or(self.info.packet_bits).unwrap_or(available);
+        let content = self.info.content_bits.or(self.info.packet_bits).unwrap_or(self.bytes.len() * 8);
         if position.at >= content {
             position.ended = true;
             return Ok(None);
         }
-        let mut cursor = Cursor::new(&self.bytes, content, position.at, position.clock);
+        let mut cursor = self.bytes.cursor(content, position.at, position.clock);
         match self.event(&mut cursor) {
             Ok(head) if cursor.at > position.at => {
                 *position = Position { at: cursor.at, clock: cursor.clock, ended: false };
                 Ok(Some(head))
             }
-            Ok(_) => {
+            stopped => {
                 position.ended = true;
-                Err(self.error(cursor.at, "event without content"))
-            }
-            Err(Stop::Fault(Fault::End(needed))) if content > available => {
-                position.ended = true;
-                let needed = needed.max(content).div_ceil(8);
-                let place = self.place.clone();
-                Err(Kind::Truncated { place, needed, available: self.bytes.len() as u64 }.into())
-            }
-            Err(stop) => {
-                position.ended = true;
-                Err(match stop {
-                    Stop::Fault(Fault::End(_)) => self.error(position.at, "event beyond the packet's content"),
-                    Stop::Fault(Fault::Invalid(what)) => self.error(cursor.at, what),
-                    Stop::UnknownEvent(id) => self.error(position.at, format!("no event ID {id} in the metadata")),
-                })
+                Err(self.stopped(stopped.err(), content, position.at, cursor.at))
             }
         }
     }
 
-    fn event(&self, cursor: &mut Cursor<'_>) -> Result<EventHead, Stop> {
-        let mut id = 0;
-        if let Some(root) = &self.class.event_header {
-            fields(cursor, root, |name, value| {
-                if name == "id" {
-                    id = value;
-                }
-            })?;
-        }
-        let cycles = cursor.clock;
-        let class = self.class.events.get(&id).ok_or(Stop::UnknownEvent(id))?;
-        let mut scopes = [0; 3];
-        for (at, root) in scopes.iter_mut().zip([&self.class.event_context, &class.context, &class.fields]) {
-            *at = cursor.at;
-            if let Some(root) = root {
-                cursor.root(root, &mut |_| {})?;
+    #[cold]
+    fn stopped(&self, stop: Option<Stop>, content: u64, begin: u64, at: u64) -> Error {
+        let available = self.bytes.len();
+        match stop {
+            None => self.error(at, "event without content"),
+            Some(Stop::Fault(Fault::End(needed))) if content > available * 8 => {
+                let needed = needed.max(content).div_ceil(8);
+                Kind::Truncated { place: self.place.clone(), needed, available }.into()
             }
+            Some(Stop::Fault(Fault::End(_))) => self.error(begin, "event beyond the packet's content"),
+            Some(Stop::Fault(Fault::Invalid(what))) => self.error(at, what),
+            Some(Stop::UnknownEvent(id)) => self.error(begin, format!("no event ID {id} in the metadata")),
         }
-        let timestamp = self.class.clock().map(|clock| clock.nanoseconds(cycles));
-        Ok(EventHead { class: class.clone(), cycles, timestamp, scopes })
+    }
+
+    #[inline]
+    fn event(&self, cursor: &mut Cursor<'_>) -> Result<EventHead, Stop> {
+        let class = &*self.class;
+        let start = cursor.at;
+        let id = class.header.read(class.event_header.as_ref(), cursor)?;
+        let cycles = cursor.clock;
+        let place = class.events.place(id).ok_or(Stop::UnknownEvent(id))?;
+        let event = class.events.at(place);
+        let mut scopes = [start, cursor.at, cursor.at, cursor.at];
+        if let Some(root) = &class.event_context {
+            self.skip(cursor, root, place, &scopes)?;
+            scopes[2] = cursor.at;
+            scopes[3] = cursor.at;
+        }
+        if let Some(root) = &event.context {
+            self.skip(cursor, root, place, &scopes)?;
+            scopes[3] = cursor.at;
+        }
+        if let Some(root) = &event.fields {
+            self.skip(cursor, root, place, &scopes)?;
+        }
+        let timestamp = class.clock().map(|clock| clock.nanoseconds(cycles));
+        Ok(EventHead { class: place, cycles, timestamp, scopes })
+    }
+
+    #[inline]
+    fn skip(&self, cursor: &mut Cursor<'_>, root: &Root, class: u32, scopes: &[u64; 4]) -> Result<(), Fault> {
+        if root.imports.is_empty() {
+            return cursor.skip(root, &|_| None);
+        }
+        let head = EventHead { class, cycles: 0, timestamp: None, scopes: *scopes };
+        cursor.skip(root, &|import| Event { packet: self, head }.import(import))
     }
 
     fn error(&self, at: u64, what: impl Into<Cow<'static, str>>) -> Error {
@@ -260,17 +335,52 @@ impl Packet {
     }
 }
 
+impl Opening {
+    pub(super) fn span(&self) -> (Option<i64>, Option<i64>) {
+        self.info.span(&self.class)
+    }
+}
+
+impl PacketInfo {
+    fn span(&self, class: &StreamClass) -> (Option<i64>, Option<i64>) {
+        let convert = |cycles: Option<u64>| Some(class.clock()?.nanoseconds(cycles?));
+        (convert(self.timestamp_begin), convert(self.timestamp_end))
+    }
+
+    fn tell(&mut self, role: Role, value: u64) {
+        let field = match role {
+            Role::StreamClassId => {
+                self.stream_class_id = value;
+                return;
+            }
+            Role::StreamInstanceId => &mut self.stream_instance_id,
+            Role::PacketBegin => &mut self.timestamp_begin,
+            Role::PacketEnd => &mut self.timestamp_end,
+            Role::ContentBits => &mut self.content_bits,
+            Role::PacketBits => &mut self.packet_bits,
+            Role::Sequence => &mut self.sequence,
+            Role::EventsDiscarded => &mut self.events_discarded,
+            Role::CpuId => &mut self.cpu_id,
+            Role::Magic | Role::TraceUuid | Role::EventClassId | Role::Timestamp => return,
+        };
+        *field = Some(value);
+    }
+}
+
 impl<'p> Event<'p> {
-    pub(super) fn new(packet: &'p Packet, head: &'p EventHead) -> Self {
-        Self { packet, head: Cow::Borrowed(head) }
+    #[inline]
+    pub(super) fn new(packet: &'p Packet, head: EventHead) -> Self {
+        Self { packet, head }
     }
 
     /// Its class.
-    pub fn class(&self) -> &EventClass {
-        &self.head.class
+    #[inline]
+    pub fn class(&self) -> &'p EventClass {
+        self.packet.class.events.at(self.head.class)
     }
 
     /// The packet it lies in.
+    #[inline]
     pub fn packet(&self) -> &'p Packet {
         self.packet
     }
@@ -281,34 +391,83 @@ impl<'p> Event<'p> {
     }
 
     /// Its name.
-    pub fn name(&self) -> &str {
-        &self.head.class.name
+    #[inline]
+    pub fn name(&self) -> &'p str {
+        &self.class().name
     }
 
     /// Nanoseconds from the Unix epoch, where the stream has a clock.
+    #[inline]
     pub fn timestamp(&self) -> Option<i64> {
         self.head.timestamp
     }
 
     /// Time stamp as recorded, in clock cycles.
+    #[inline]
     pub fn cycles(&self) -> u64 {
         self.head.cycles
     }
 
+    /// Offset of the event in its stream file, in bytes.
+    pub fn byte_offset(&self) -> u64 {
+        self.packet.place.offset + self.head.scopes[0] / 8
+    }
+
+    fn root(&self, scope: Scope) -> (Option<&'p Root>, u64) {
+        let class = &*self.packet.class;
+        let [header, stream, event, payload] = self.head.scopes;
+        match scope {
+            Scope::PacketHeader => (self.packet.trace.packet_header.as_deref(), 0),
+            Scope::PacketContext => (class.packet_context.as_ref(), self.packet.context_at),
+            Scope::EventHeader => (class.event_header.as_ref(), header),
+            Scope::StreamContext => (class.event_context.as_ref(), stream),
+            Scope::EventContext => (self.class().context.as_ref(), event),
+            Scope::Payload => (self.class().fields.as_ref(), payload),
+        }
+    }
+
     /// Walks one of its structures; `false` where it has none.
-    pub fn visit(&self, scope: Scope, mut visit: impl FnMut(Item<'_, 'p>)) -> bool {
-        let (root, at) = match scope {
-            Scope::PacketContext => (&self.packet.class.packet_context, self.packet.context_at),
-            Scope::StreamContext => (&self.packet.class.event_context, self.head.scopes[0]),
-            Scope::EventContext => (&self.head.class.context, self.head.scopes[1]),
-            Scope::Payload => (&self.head.class.fields, self.head.scopes[2]),
-        };
-        let Some(root) = root else { return false };
-        let mut cursor = Cursor::new(&self.packet.bytes, u64::MAX, at, 0);
+    #[inline]
+    pub fn visit(&self, scope: Scope, mut visit: impl FnMut(Item<'p, 'p>)) -> bool {
+        let (Some(root), at) = self.root(scope) else { return false };
+        let mut cursor = self.packet.bytes.cursor(u64::MAX, at, 0);
         // It was decoded once, when the event was found.
-        let again = cursor.root(root, &mut |item| visit(item));
+        let again = cursor.root(root, &|import| self.import(import), &mut |item| visit(item));
         debug_assert!(again.is_ok(), "{again:?}");
         true
+    }
+
+    /// The value of a field that was looked up before; `None` where the event is of another class, or has no such value.
+    #[inline]
+    pub fn get(&self, field: &Field) -> Option<Scalar<'p>> {
+        if !field.belongs_to(&self.packet.class, self.class()) {
+            return None;
+        }
+        let (Some(root), at) = self.root(field.scope) else { return None };
+        field.read(root, self.packet.bytes.cursor(u64::MAX, at, 0), &|import| self.import(import))
+    }
+
+    /// The value of a field by its name, with dots between the names of structures and of what is in them: of the payload, or
+    /// else of the first context that has it, from the inside to the outside.
+    ///
+    /// For one event. [`Field`] is quicker for many.
+    pub fn field(&self, name: &str) -> Option<Scalar<'p>> {
+        self.get(&Field::find(self.packet.stream_class(), self.class(), name)?)
+    }
+
+    /// The integer at a path in an earlier structure.
+    #[cold]
+    fn import(&self, import: &Import) -> Option<i128> {
+        let (Some(root), at) = self.root(import.scope) else { return None };
+        // What the earlier structure needs of a still earlier one is not followed: they could name each other.
+        let cursor = self.packet.bytes.cursor(u64::MAX, at, 0);
+        match field::read(root, &import.path, cursor, &|_| None)? {
+            Scalar::Unsigned(value) | Scalar::Flags(_, value) => Some(value.into()),
+            Scalar::Signed(value) => Some(value.into()),
+            Scalar::Boolean(value) => Some(value.into()),
+            Scalar::Enumeration(_, value) => Some(value),
+            _ => None,
+        }
     }
 
     /// One of its structures as a value; an empty structure where it has none.
@@ -327,9 +486,13 @@ impl<'p> Event<'p> {
 impl<'p> Iterator for Events<'p> {
     type Item = Result<Event<'p>>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let head = self.packet.next(&mut self.position).transpose()?;
-        Some(head.map(|head| Event { packet: self.packet, head: Cow::Owned(head) }))
+        match self.packet.next(&mut self.position) {
+            Ok(Some(head)) => Some(Ok(Event { packet: self.packet, head })),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 
@@ -344,15 +507,25 @@ impl From<Fault> for Stop {
     }
 }
 
-/// Decodes a root and hands over its integers, wherever they lie, with the name of their innermost member.
-fn fields(cursor: &mut Cursor<'_>, root: &Root, mut field: impl FnMut(&str, u64)) -> Result<(), Fault> {
-    let mut name = "";
-    cursor.root(root, &mut |item| match item {
-        Item::Member(member) => name = &member.declared_name,
-        Item::Unsigned(_, value) => field(name, value),
-        Item::Enumeration(_, value) => field(name, value as u64),
-        Item::Signed(_, value) => field(name, value as u64),
-        _ => {}
+/// What a field tells the reader.
+enum Told<'d> {
+    Number(u64),
+    Bytes(&'d [u8]),
+}
+
+/// Decodes a root and hands over what tells the reader something.
+fn roles<'d>(cursor: &mut Cursor<'d>, root: &Root, mut tell: impl FnMut(Role, Told<'d>)) -> Result<(), Fault> {
+    cursor.root(root, &|_| None, &mut |item| {
+        let (role, value) = match item {
+            Item::Unsigned(integer, value) => (integer.role, Told::Number(value)),
+            Item::Signed(integer, value) => (integer.role, Told::Number(value as u64)),
+            Item::Enumeration(class, value) => (class.integer.role, Told::Number(value as u64)),
+            Item::Blob(blob, bytes) => (blob.role, Told::Bytes(bytes)),
+            _ => return,
+        };
+        if let Some(role) = role {
+            tell(role, value);
+        }
     })
 }
 
@@ -363,9 +536,8 @@ fn fault_error(place: &Place, at: u64, available: u64, fault: Fault) -> Error {
     }
 }
 
-/// Names of the packet context that only readers need, as babeltrace2 leaves them out.
-pub(crate) fn is_bookkeeping(name: &str, class: &Type) -> bool {
-    const NAMES: [&str; 6] =
-        ["timestamp_begin", "timestamp_end", "content_size", "packet_size", "packet_seq_num", "events_discarded"];
-    matches!(class, Type::Integer(_)) && NAMES.contains(&name)
+/// Whether a member of the packet context is one that only readers need, as babeltrace2 leaves them out.
+pub(crate) fn is_bookkeeping(class: &Type) -> bool {
+    let role = class.integer().and_then(|integer| integer.role);
+    role.is_some_and(|role| role != Role::CpuId)
 }

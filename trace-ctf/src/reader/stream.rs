@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::declared::Declarations;
 use crate::error::{Kind, Place};
+use crate::reader::packet::Bytes;
 use crate::reader::{Packet, PacketInfo};
 use crate::{Error, Result};
 
@@ -52,6 +54,12 @@ pub struct Packets {
     files: VecDeque<Arc<Path>>,
     current: Option<OpenFile>,
     previous: Option<(PacketInfo, Option<i64>)>,
+    from: Option<i64>,
+    to: Option<i64>,
+    /// Where the headers of packets are read to.
+    head: Bytes,
+    /// Memory for the next packet.
+    free: Bytes,
 }
 
 #[derive(Debug)]
@@ -63,7 +71,22 @@ struct OpenFile {
 
 impl Packets {
     pub(super) fn new(trace: Arc<Declarations>, files: impl IntoIterator<Item = Arc<Path>>) -> Self {
-        Self { trace, files: files.into_iter().collect(), current: None, previous: None }
+        let files = files.into_iter().collect();
+        let (head, free) = Default::default();
+        Self { trace, files, current: None, previous: None, from: None, to: None, head, free }
+    }
+
+    /// Leaves out packets that end before a time or begin at another or later, in nanoseconds from the Unix epoch.
+    ///
+    /// Only their headers are read. What was lost before the first packet that is given is not told.
+    #[must_use]
+    pub fn between(self, from: Option<i64>, to: Option<i64>) -> Self {
+        Self { from, to, ..self }
+    }
+
+    /// Takes back a packet that is not needed any more: its memory serves the next one.
+    pub fn recycle(&mut self, packet: Packet) {
+        self.free = packet.into_bytes();
     }
 
     /// Ends the stream.
@@ -89,35 +112,44 @@ impl Packets {
     }
 
     fn read(&mut self) -> Result<Option<Packet>> {
-        let Some(open) = &mut self.current else { return Ok(None) };
-        let left = open.length.saturating_sub(open.place.offset);
-        if left == 0 {
-            self.current = None;
-            return Ok(None);
-        }
-        let head = open.bytes(left.min(HEADER_MAX))?;
-        let (info, ..) = Packet::parse_info(&self.trace, &head, &open.place).map_err(|error| {
-            if error.is_truncated() && left > HEADER_MAX {
-                Error::corrupt(open.place.clone(), format!("packet header of more than {HEADER_MAX} bytes"))
-            } else {
-                error
+        loop {
+            let Some(open) = &mut self.current else { return Ok(None) };
+            let left = open.length.saturating_sub(open.place.offset);
+            if left == 0 {
+                self.current = None;
+                return Ok(None);
             }
-        })?;
-        // Without sizes the packet is the whole file.
-        let content = info.content_bits.or(info.packet_bits).map_or(left, |bits| bits.div_ceil(8));
-        let size = info.packet_bits.or(info.content_bits).map_or(left, |bits| bits / 8);
-        let bytes = if content.min(left) <= head.len() as u64 {
-            let mut head = head;
-            head.truncate(content.min(left) as usize);
-            head
-        } else {
-            open.bytes(content.min(left))?
-        };
-        let place = open.place.clone();
-        open.place.packet += 1;
-        // A packet whose padding alone is cut has all its events; nothing can follow it.
-        open.place.offset = open.place.offset.saturating_add(size).min(open.length);
-        Packet::new(&self.trace, bytes, place).map(Some)
+            open.read(left.min(HEADER_MAX), &mut self.head)?;
+            let opening = Packet::open(&self.trace, self.head.get_mut(), &open.place).map_err(|error| {
+                if error.is_truncated() && left > HEADER_MAX {
+                    Error::corrupt(open.place.clone(), format!("packet header of more than {HEADER_MAX} bytes"))
+                } else {
+                    error
+                }
+            })?;
+            // Without sizes the packet is the whole file.
+            let info = &opening.info;
+            let content = info.content_bits.or(info.packet_bits).map_or(left, |bits| bits.div_ceil(8));
+            let size = info.packet_bits.or(info.content_bits).map_or(left, |bits| bits / 8);
+            let place = open.place.clone();
+            let (begin, end) = opening.span();
+            let is_early = self.from.is_some_and(|from| end.is_some_and(|end| end < from));
+            let is_late = self.to.is_some_and(|to| begin.is_some_and(|begin| begin >= to));
+            let bytes = if is_early || is_late {
+                None
+            } else {
+                let mut bytes = core::mem::take(&mut self.free);
+                open.read(content.min(left), &mut bytes)?;
+                Some(bytes)
+            };
+            open.place.packet += 1;
+            // A packet whose padding alone is cut has all its events; nothing can follow it.
+            open.place.offset = open.place.offset.saturating_add(size).min(open.length);
+            match bytes {
+                Some(bytes) => return Ok(Some(Packet::new(&self.trace, bytes, place, opening))),
+                None => self.previous = Some((opening.info, end)),
+            }
+        }
     }
 
     fn losses(&mut self, packet: &Packet) -> Vec<Loss> {
@@ -174,19 +206,30 @@ impl Iterator for Packets {
 
 impl OpenFile {
     /// Reads bytes at the current packet; the file is as long as it was when it was opened.
-    fn bytes(&self, length: u64) -> Result<Vec<u8>> {
+    ///
+    /// Read, not mapped: a file that becomes shorter meanwhile is an error and no signal, and memory that stays in the cache
+    /// is filled as quickly as pages are mapped.
+    fn read(&self, length: u64, into: &mut Bytes) -> Result<()> {
         let path = self.place.stream.as_deref().unwrap_or(Path::new(""));
-        let mut bytes = Vec::new();
         let size = usize::try_from(length).unwrap_or(usize::MAX);
-        if bytes.try_reserve_exact(size).is_err() {
+        if into.resize(size).is_err() {
             return Err(Error::corrupt(self.place.clone(), format!("packet of {length} bytes: no memory for it")));
         }
-        let mut file = &self.file;
-        let read = file.seek(SeekFrom::Start(self.place.offset)).and_then(|_| file.take(length).read_to_end(&mut bytes));
-        let available = read.map_err(|error| Error::io(path, error))? as u64;
-        if available < length {
-            return Err(Kind::Truncated { place: self.place.clone(), needed: length, available }.into());
+        let (mut rest, mut at) = (into.get_mut(), self.place.offset);
+        while !rest.is_empty() {
+            match self.file.read_at(rest, at) {
+                Ok(0) => {
+                    let available = at - self.place.offset;
+                    return Err(Kind::Truncated { place: self.place.clone(), needed: length, available }.into());
+                }
+                Ok(read) => {
+                    rest = &mut rest[read..];
+                    at += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(path, error)),
+            }
         }
-        Ok(bytes)
+        Ok(())
     }
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::declared::Declarations;
-use crate::error::Kind;
+use crate::error::{Kind, Place};
 use crate::packet::{HEADER_LEN, PacketHeader};
+use crate::reader::packet::Bytes;
 use crate::reader::{Merge, Packet, Packets};
 use crate::schema::{EventClass, Schema};
 use crate::tsdl::{self, Parser};
@@ -253,13 +254,17 @@ impl Decoder {
     ///
     /// [`Error::is_corrupt`] where the header names a stream class that the schema lacks.
     pub fn packet(&mut self, header: &PacketHeader, content: &[u8]) -> Result<Packet> {
-        let bits = (HEADER_LEN + content.len()) as u64 * 8;
-        let header = PacketHeader { content_bits: bits, packet_bits: bits, ..*header };
-        let mut bytes = Vec::with_capacity(HEADER_LEN + content.len());
-        bytes.extend(header.encode(&self.uuid));
-        bytes.extend(content);
+        let size = HEADER_LEN + content.len();
+        let header = PacketHeader { content_bits: size as u64 * 8, packet_bits: size as u64 * 8, ..*header };
+        let place = Place::default();
+        let mut bytes = Bytes::default();
+        bytes.resize(size).map_err(|_| Error::corrupt(place.clone(), format!("packet of {size} bytes: no memory for it")))?;
+        let (head, rest) = bytes.get_mut().split_at_mut(HEADER_LEN);
+        head.copy_from_slice(&header.encode(&self.uuid));
+        rest.copy_from_slice(content);
         let parser = &self.parser;
         let declarations = self.declarations.get_or_insert_with(|| Arc::new(parser.declarations().clone()));
-        Packet::new(declarations, bytes, crate::error::Place::default())
+        let opening = Packet::open(declarations, bytes.get_mut(), &place)?;
+        Ok(Packet::new(declarations, bytes, place, opening))
     }
 }

@@ -11,6 +11,13 @@ pub enum Value<'d> {
     Unsigned(u64),
     Signed(i64),
     Float(f64),
+    Boolean(bool),
+    /// The bytes of a blob.
+    Blob(&'d [u8]),
+    /// A value and the names of the bits that are set in it.
+    Flags(u64, Vec<String>),
+    /// An optional value that is not there.
+    Absent,
     /// A value and its names.
     Enumeration(i128, Vec<String>),
     /// Text; what is not UTF-8 in it is replaced.
@@ -49,6 +56,11 @@ impl<'d> Value<'d> {
                 Item::Float(_, value) => Value::Float(value),
                 Item::Enumeration(class, value) => Value::Enumeration(value, class.labels(value).map(str::to_owned).collect()),
                 Item::Text(bytes) => Value::Text(String::from_utf8_lossy(bytes)),
+                Item::Wide(encoding, bytes) => Value::Text(encoding.decode(bytes).into()),
+                Item::Boolean(value) => Value::Boolean(value),
+                Item::Flags(class, value) => Value::Flags(value, class.labels(value).map(str::to_owned).collect()),
+                Item::Blob(_, bytes) => Value::Blob(bytes),
+                Item::Absent => Value::Absent,
                 Item::Member(member) => {
                     if let Some(Part::Structure(_, name)) = parts.last_mut() {
                         *name = member.name().to_owned();
@@ -91,7 +103,8 @@ impl<'d> Value<'d> {
     /// The number, if it is one that fits.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
-            Self::Unsigned(value) => Some(value),
+            Self::Unsigned(value) | Self::Flags(value, _) => Some(value),
+            Self::Boolean(value) => Some(value.into()),
             Self::Signed(value) => value.try_into().ok(),
             Self::Enumeration(value, _) => value.try_into().ok(),
             _ => None,
@@ -101,7 +114,8 @@ impl<'d> Value<'d> {
     /// The number, if it is one that fits.
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
-            Self::Unsigned(value) => value.try_into().ok(),
+            Self::Unsigned(value) | Self::Flags(value, _) => value.try_into().ok(),
+            Self::Boolean(value) => Some(value.into()),
             Self::Signed(value) => Some(value),
             Self::Enumeration(value, _) => value.try_into().ok(),
             _ => None,

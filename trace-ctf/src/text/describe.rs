@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::declared::{Array, Base, EventClass, Integer, Member, Root, Sequence, StreamClass, Structure, Type};
+use crate::declared::{
+    Array, Base, EventClass, Flags, Integer, Length, Member, Optional, Root, Sequence, StreamClass, Structure, Type,
+};
 
 /// Describes an event class: name, ID, level, place, and each field with its type, its size where it is fixed, and its unit.
 ///
@@ -62,6 +64,12 @@ fn inner(out: &mut String, class: &Type, depth: usize) {
         Type::Structure(Structure { members: all, .. }) => members(out, all, depth),
         Type::Array(Array { element, .. }) | Type::Sequence(Sequence { element, .. }) => inner(out, element, depth),
         Type::Variant(variant) => members(out, &variant.options, depth),
+        Type::Optional(Optional { inner: class, .. }) => inner(out, class, depth),
+        Type::Flags(Flags { flags, .. }) => {
+            for label in flags.iter() {
+                let _ = writeln!(out, "{:indent$}{} = bit {} ... {}", "", label.label, label.low, label.high, indent = depth * 4);
+            }
+        }
         Type::Enumeration(enumeration) => {
             for label in enumeration.labels.iter() {
                 let _ = write!(out, "{:indent$}{} = {}", "", label.label, label.low, indent = depth * 4);
@@ -81,21 +89,29 @@ fn class(class: &Type, extra: Option<&Type>) -> String {
         Type::Integer(class) => integer(class),
         Type::Enumeration(class) => format!("enum {}", integer(&class.integer)),
         Type::Float(class) => format!("f{}", class.bits),
-        Type::Text => "text, zero-terminated".to_owned(),
+        Type::Text(_) => "text, zero-terminated".to_owned(),
+        Type::Boolean(class) => format!("bool, {} bits", class.bits),
+        Type::Flags(class) => format!("flags {}", integer(&class.integer)),
+        Type::Blob(blob) => match &blob.length {
+            Length::Fixed(length) => format!("{length} bytes, {}", blob.media_type),
+            Length::Field(_) => format!("bytes{}, {}", length(), blob.media_type),
+        },
+        Type::Optional(optional) => format!("optional {}", self::class(&optional.inner, None)),
         Type::Structure(_) => "struct".to_owned(),
         Type::Variant(variant) => match &variant.options[..] {
             [none, some] if none.name() == "none" && some.name() == "some" => "optional".to_owned(),
             _ => "variant".to_owned(),
         },
-        Type::Array(array) if array.element.is_character() => format!("text of {} bytes", array.length),
+        Type::Array(array) if array.text().is_some() => format!("text of {} bytes", array.length),
         Type::Array(array) => format!("{}[{}]", self::class(&array.element, None), array.length),
-        Type::Sequence(sequence) if sequence.element.is_character() => format!("text{}", length()),
+        Type::Sequence(sequence) if sequence.text().is_some() => format!("text{}", length()),
         Type::Sequence(sequence) => format!("{}[]{}", self::class(&sequence.element, None), length()),
     }
 }
 
 fn integer(class: &Integer) -> String {
-    let sign = if class.signed { 'i' } else { 'u' };
+    let sign = if class.variable { "LEB128 " } else { "" };
+    let sign = format!("{sign}{}", if class.signed { 'i' } else { 'u' });
     let order = if class.big_endian && class.bits > 8 { " big-endian" } else { "" };
     let base = match class.base {
         Base::Dec => "",
@@ -109,7 +125,8 @@ fn integer(class: &Integer) -> String {
 /// Bits, where no value changes them and no alignment can.
 fn size(class: &Type) -> Option<u64> {
     match class {
-        Type::Integer(class) => Some(class.bits.into()),
+        Type::Integer(class) | Type::Boolean(class) => Some(class.bits.into()).filter(|_| !class.variable),
+        Type::Flags(class) => Some(class.integer.bits.into()),
         Type::Enumeration(class) => Some(class.integer.bits.into()),
         Type::Float(class) => Some(class.bits.into()),
         Type::Array(array) if array.element.align() <= 8 => size(&array.element)?.checked_mul(array.length),

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lexer::{Kind, Token, tokens};
-use super::resolve;
-use crate::declared::{Clock, Declarations, EnvValue, EventClass, Level, Root, Source, StreamClass, Structure, Type};
+use crate::declared::{Clock, Declarations, EnvValue, EventClass, Level, Role, Root, Source, StreamClass, Structure, Type};
+use crate::header::Header;
+use crate::reader::Scope;
+use crate::resolve::{self, Earlier};
 use crate::{Error, Result};
 
 /// Reads metadata text in as many pieces as it comes in.
@@ -181,7 +183,8 @@ impl Input<'_, '_> {
             match (name, item) {
                 ("uuid", Item::Value(Value::Text(text))) => this.parser.declarations.uuid = Some(this.uuid(&text)?),
                 ("packet.header", Item::Type(class)) => {
-                    this.parser.declarations.packet_header = Some(Arc::new(this.root(class)?));
+                    let root = this.root(class, Scope::PacketHeader, resolve::PACKET_HEADER, &[])?;
+                    this.parser.declarations.packet_header = Some(Arc::new(root));
                 }
                 ("major", Item::Value(Value::Number(major))) if major != 1 => {
                     return Err(Error::unsupported(this.line(), format!("CTF {major}")));
@@ -210,8 +213,10 @@ impl Input<'_, '_> {
             uuid: None,
             description: String::new(),
             frequency_hz: 1_000_000_000,
+            precision_cycles: None,
             offset_s: 0,
             offset_cycles: 0,
+            absolute: false,
         };
         self.block(|this, name, item| {
             match (name, item) {
@@ -231,16 +236,29 @@ impl Input<'_, '_> {
 
     fn stream(&mut self) -> Result<()> {
         let mut stream = StreamClass::default();
+        let mut types = [None, None, None];
         self.block(|this, name, item| {
             match (name, item) {
                 ("id", Item::Value(Value::Number(number))) => stream.id = this.unsigned(number)?,
-                ("packet.context", Item::Type(class)) => stream.packet_context = Some(this.root(class)?),
-                ("event.header", Item::Type(class)) => stream.event_header = Some(this.root(class)?),
-                ("event.context", Item::Type(class)) => stream.event_context = Some(this.root(class)?),
+                ("packet.context", Item::Type(class)) => types[0] = Some(class),
+                ("event.header", Item::Type(class)) => types[1] = Some(class),
+                ("event.context", Item::Type(class)) => types[2] = Some(class),
                 _ => {}
             }
             Ok(())
         })?;
+        let [packet_context, event_header, event_context] = types;
+        let trace = self.parser.declarations.packet_header.clone();
+        let header = (Scope::PacketHeader, trace.as_deref());
+        let root = |class: Option<Type>, scope, roles, earlier: Earlier<'_>| {
+            class.map(|class| self.root(class, scope, roles, earlier)).transpose()
+        };
+        stream.packet_context = root(packet_context, Scope::PacketContext, resolve::PACKET_CONTEXT, &[header])?;
+        let context = (Scope::PacketContext, stream.packet_context.as_ref());
+        stream.event_header = root(event_header, Scope::EventHeader, resolve::EVENT_HEADER, &[header, context])?;
+        let earlier = [header, context, (Scope::EventHeader, stream.event_header.as_ref())];
+        stream.event_context = root(event_context, Scope::StreamContext, &[], &earlier)?;
+        stream.header = Header::new(stream.event_header.as_ref());
         let mut names = Vec::new();
         for root in [&stream.packet_context, &stream.event_header].into_iter().flatten() {
             clock_names(&root.structure, &mut names);
@@ -263,38 +281,64 @@ impl Input<'_, '_> {
 
     fn event(&mut self) -> Result<()> {
         let mut event = EventClass::default();
+        let mut types = [None, None];
+        let mut stream_id = None;
         self.block(|this, name, item| {
             match (name, item) {
                 ("name", Item::Value(Value::Text(text) | Value::Path(text))) => event.name = text,
                 ("id", Item::Value(Value::Number(number))) => event.id = this.unsigned(number)?,
-                ("stream_id", Item::Value(Value::Number(number))) => event.stream_id = this.unsigned(number)?,
-                ("loglevel", Item::Value(Value::Number(number))) => event.level = Level::from_number(this.unsigned(number)?),
+                ("stream_id", Item::Value(Value::Number(number))) => stream_id = Some(this.unsigned(number)?),
+                ("loglevel", Item::Value(Value::Number(number))) => {
+                    event.level = u64::try_from(number).ok().and_then(Level::from_number)
+                }
                 ("model.emf.uri", Item::Value(Value::Text(text))) => event.source = source(&text),
-                ("context", Item::Type(class)) => event.context = Some(this.root(class)?),
-                ("fields", Item::Type(class)) => event.fields = Some(this.root(class)?),
+                ("context", Item::Type(class)) => types[0] = Some(class),
+                ("fields", Item::Type(class)) => types[1] = Some(class),
                 _ => {}
             }
             Ok(())
         })?;
         let line = self.line();
-        let streams = &mut self.parser.declarations.streams;
-        let Some(stream) = streams.iter_mut().find(|stream| stream.id == event.stream_id) else {
+        let known = &self.parser.declarations;
+        // An event class that names no stream class belongs to the only one.
+        let only = if let [only] = &known.streams[..] { only.id } else { 0 };
+        event.stream_id = stream_id.unwrap_or(only);
+        let Some(stream) = known.stream(event.stream_id).cloned() else {
             return Err(Error::metadata(line, format!("event class {:?} without its stream class", event.name)));
         };
-        if let Some(other) = stream.events.get(&event.id) {
+        let trace = known.packet_header.clone();
+        let earlier = [
+            (Scope::PacketHeader, trace.as_deref()),
+            (Scope::PacketContext, stream.packet_context.as_ref()),
+            (Scope::EventHeader, stream.event_header.as_ref()),
+            (Scope::StreamContext, stream.event_context.as_ref()),
+        ];
+        let [context, fields] = types;
+        event.context = context.map(|class| self.root(class, Scope::EventContext, &[], &earlier)).transpose()?;
+        let earlier: Vec<_> = earlier.into_iter().chain([(Scope::EventContext, event.context.as_ref())]).collect();
+        event.fields = fields.map(|class| self.root(class, Scope::Payload, &[], &earlier)).transpose()?;
+        drop(earlier);
+        drop(stream);
+        let streams = &mut self.parser.declarations.streams;
+        let Some(stream) = streams.iter_mut().find(|stream| stream.id == event.stream_id) else { return Ok(()) };
+        if let Some(other) = stream.event(event.id) {
             let (id, one, two) = (event.id, &other.name, &event.name);
             return Err(Error::metadata(line, format!("event ID {id} for both {one:?} and {two:?}")));
         }
-        Arc::make_mut(stream).events.insert(event.id, Arc::new(event));
+        Arc::make_mut(stream).events.insert(event);
         Ok(())
     }
 
-    fn root(&mut self, class: Type) -> Result<Root> {
+    fn root(&self, class: Type, scope: Scope, roles: &[(&str, Role)], earlier: Earlier<'_>) -> Result<Root> {
         too_deep(class.extent().1, self.line())?;
-        match class {
-            Type::Structure(structure) => resolve::root(structure, self.line()),
-            _ => Err(Error::metadata(self.line(), "a structure is needed here")),
+        let Type::Structure(mut structure) = class else {
+            return Err(Error::metadata(self.line(), "a structure is needed here"));
+        };
+        resolve::assign(&mut structure, roles, scope == Scope::EventHeader);
+        if let [only] = &self.parser.declarations.clocks[..] {
+            resolve::map_clock(&mut structure, &only.name);
         }
+        resolve::root(structure, scope, earlier).map_err(|what| Error::metadata(self.line(), what))
     }
 
     fn uuid(&self, text: &str) -> Result<[u8; 16]> {

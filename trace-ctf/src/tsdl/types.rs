@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::lexer::Kind;
 use super::parser::{Input, Value, too_deep};
-use crate::declared::{Array, Base, Enumeration, Float, Integer, Label, Member, Reference, Sequence, Structure, Type, Variant};
+use crate::declared::{
+    Array, Base, Encoding, Enumeration, Float, Integer, Label, Member, Reference, Sequence, Structure, Text, Type, Variant,
+};
 use crate::{Error, Result};
 
 /// Words of the C types that an alias may consist of.
@@ -38,7 +40,7 @@ impl Input<'_, '_> {
                 if matches!(self.peek(), Some(Kind::Sign("{"))) {
                     self.attributes(|_, _, _| Ok(()))?;
                 }
-                Ok(Type::Text)
+                Ok(Type::Text(Text { encoding: Encoding::Utf8 }))
             }
             Some(_) => {
                 let line = self.line();
@@ -84,8 +86,8 @@ impl Input<'_, '_> {
         Ok(lengths.into_iter().rev().fold(class, |element, length| {
             let element = Box::new(element);
             match length {
-                Length::Fixed(length) => Type::Array(Array { element, length }),
-                Length::Named(name) => Type::Sequence(Sequence { element, length: reference(name) }),
+                Length::Fixed(length) => Type::Array(Array { element, length, align: 1 }),
+                Length::Named(name) => Type::Sequence(Sequence { element, length: reference(name), align: 1 }),
             }
         }))
     }
@@ -132,7 +134,7 @@ impl Input<'_, '_> {
             if !names.insert(name.clone()) {
                 return Err(Error::metadata(line, format!("two members {name}")));
             }
-            members.push(Member { declared_name: name.into(), class, unit: self.unit(), slot: None, companion: false });
+            members.push(Member { unit: self.unit(), ..Member::new(name, class, true) });
         }
         self.leave();
         Ok(members)
@@ -212,7 +214,7 @@ impl Input<'_, '_> {
     fn integer(&mut self) -> Result<Type> {
         self.word()?;
         let line = self.line();
-        let (mut bits, mut align, mut signed, mut base, mut text, mut clock) = (0, None, false, Base::Dec, false, None);
+        let (mut bits, mut align, mut signed, mut base, mut text, mut clock) = (0, None, false, Base::Dec, None, None);
         let mut big_endian = self.parser.big_endian();
         self.attributes(|this, name, value| {
             match (name, &value) {
@@ -222,7 +224,7 @@ impl Input<'_, '_> {
                 ("signed", Value::Path(word)) => signed = word.eq_ignore_ascii_case("true"),
                 ("byte_order", Value::Path(word)) => big_endian = this.byte_order(word)?,
                 ("base", value) => base = this.base(value)?,
-                ("encoding", Value::Path(word)) => text = word.eq_ignore_ascii_case("utf8") || word.eq_ignore_ascii_case("ascii"),
+                ("encoding", Value::Path(word)) => text = is_text(word).then_some(Encoding::Utf8),
                 ("map", Value::Path(path)) => {
                     clock = path.strip_prefix("clock.").and_then(|path| path.strip_suffix(".value")).map(Box::from);
                 }
@@ -234,7 +236,7 @@ impl Input<'_, '_> {
             return Err(Error::metadata(line, format!("integer of {bits} bits")));
         };
         let align = align.unwrap_or(if bits % 8 == 0 { 8 } else { 1 });
-        Ok(Type::Integer(Integer { bits, align, signed, base, big_endian, text, clock }))
+        Ok(Type::Integer(Integer { align, signed, base, text, clock, ..Integer::unsigned(bits, big_endian) }))
     }
 
     fn float(&mut self) -> Result<Type> {
@@ -257,7 +259,7 @@ impl Input<'_, '_> {
             (11, 53) => 64,
             _ => return Err(Error::unsupported(line, format!("a float of {exponent} and {mantissa} digits"))),
         };
-        Ok(Type::Float(Float { bits, align: align.unwrap_or(8), big_endian }))
+        Ok(Type::Float(Float { bits, align: align.unwrap_or(8), big_endian, reversed: false }))
     }
 
     fn base(&self, value: &Value) -> Result<Base> {
@@ -307,6 +309,10 @@ impl Input<'_, '_> {
     }
 }
 
+fn is_text(encoding: &str) -> bool {
+    encoding.eq_ignore_ascii_case("utf8") || encoding.eq_ignore_ascii_case("ascii")
+}
+
 fn reference(name: String) -> Reference {
-    Reference { name: name.into(), slot: 0 }
+    Reference::new(name, None)
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::escape;
 use super::threads::Threads;
-use crate::declared::{Array, Base, Enumeration, Float, Integer, Member, Sequence, Structure, Type};
+use crate::declared::{Array, Base, Enumeration, Flags, Float, Integer, Member, Sequence, Structure, Type};
 use crate::decode::Item;
 use crate::reader::{Event, Scope};
 
@@ -85,6 +85,25 @@ impl<'w> Writer<'w> {
             Item::Enumeration(class, value) => self.enumeration(class, value),
             Item::Float(class, value) => self.float(class, value),
             Item::Text(bytes) => self.text(bytes),
+            Item::Wide(encoding, bytes) => {
+                escape::quoted(encoding.decode(bytes).as_bytes(), self.out);
+                self.end_value();
+            }
+            Item::Boolean(value) => {
+                self.out.extend(if value { &b"true"[..] } else { b"false" });
+                self.end_value();
+            }
+            Item::Flags(class, value) => self.flags(class, value),
+            Item::Blob(_, bytes) => {
+                self.out.extend(b"0x");
+                bytes.iter().for_each(|byte| drop(write!(self.out, "{byte:02x}")));
+                self.end_value();
+            }
+            Item::Absent => {
+                self.out.extend(b"none");
+                self.is_unitless = true;
+                self.end_value();
+            }
             Item::Member(member) => self.member(member),
             Item::Element(_) => self.separate(),
             Item::VariantBegin(option) => self.option(option),
@@ -131,7 +150,7 @@ impl<'w> Writer<'w> {
     fn is_known_otherwise(&self, member: &Member) -> bool {
         let is_cpu = |member: &Member| matches!(member.class, Type::Integer(_)) && matches!(member.name(), "cpu" | "cpu_id");
         let context = self.event.packet().stream_class().event_context.as_ref();
-        crate::reader::is_bookkeeping(&member.declared_name, &member.class)
+        crate::reader::is_bookkeeping(&member.class)
             || is_cpu(member) && context.is_some_and(|root| root.structure.members.iter().any(is_cpu))
     }
 
@@ -236,6 +255,20 @@ impl<'w> Writer<'w> {
         self.end_value();
     }
 
+    fn flags(&mut self, class: &Flags, value: u64) {
+        let mut labels = class.labels(value).peekable();
+        if labels.peek().is_none() {
+            self.number(&class.integer, value);
+        }
+        for (place, label) in labels.enumerate() {
+            if place > 0 {
+                self.out.push(b'|');
+            }
+            escape::label(label, self.out);
+        }
+        self.end_value();
+    }
+
     /// Appends the shortest digits that mean this number and no other of its width.
     fn float(&mut self, class: &Float, value: f64) {
         let _ = if class.bits == 32 { write!(self.out, "{:?}", value as f32) } else { write!(self.out, "{value:?}") };
@@ -252,7 +285,7 @@ impl<'w> Writer<'w> {
 /// Whether texts of a class have a fixed length, so that they end at a zero.
 fn is_padded(class: &Type) -> bool {
     match class {
-        Type::Array(Array { element, .. }) if element.is_character() => true,
+        Type::Array(Array { element, .. }) if element.character().is_some() => true,
         Type::Array(Array { element, .. }) | Type::Sequence(Sequence { element, .. }) => is_padded(element),
         _ => false,
     }
