@@ -10,3 +10,5 @@ mod declarations;
 mod fields;
 #[path = "macros/firing.rs"]
 mod firing;
+#[path = "macros/values.rs"]
+mod values;

@@ -2,6 +2,7 @@
 
 use crate::syntax::{Calculation, Comparison};
 use core::cmp::Ordering;
+use trace_registry::Glob;
 use trace_registry::field::Value;
 
 /// Whether a comparison holds. With a missing value none does.
@@ -13,7 +14,10 @@ pub(crate) fn holds(comparison: Comparison, left: Value<'_>, right: Value<'_>) -
         (Value::Integer(a), Value::Float(b)) => compare(a, b),
         (Value::Float(a), Value::Integer(b)) => compare(b, a).map(Ordering::reverse),
         (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
-        _ => return false,
+        _ => match (text(left, &mut [0; 4]), text(right, &mut [0; 4])) {
+            (Some(a), Some(b)) => Some(a.cmp(b)),
+            _ => return false,
+        },
     };
     let Some(ordering) = ordering else { return comparison == Comparison::NotEqual };
     match comparison {
@@ -24,6 +28,20 @@ pub(crate) fn holds(comparison: Comparison, left: Value<'_>, right: Value<'_>) -
         Comparison::Greater => ordering.is_gt(),
         Comparison::GreaterOrEqual => ordering.is_ge(),
     }
+}
+
+/// The bytes of a text; those of a character are put into `room`.
+fn text<'t>(value: Value<'t>, room: &'t mut [u8; 4]) -> Option<&'t [u8]> {
+    match value {
+        Value::Text(bytes) => Some(bytes),
+        Value::Char(character) => Some(character.encode_utf8(room).as_bytes()),
+        _ => None,
+    }
+}
+
+/// Whether a text matches; `None`: it is missing.
+pub(crate) fn matches(glob: &Glob, value: Value<'_>) -> Option<bool> {
+    text(value, &mut [0; 4]).map(|bytes| glob.matches_bytes(bytes))
 }
 
 /// Compares without rounding; `None`: `float` is no number.
@@ -124,6 +142,14 @@ mod tests {
         assert!(!holds(Comparison::NotEqual, Missing, Integer(1)) && !holds(Comparison::Equal, Missing, Missing));
         assert!(holds(Comparison::NotEqual, Float(f64::NAN), Integer(1)));
         assert!(!holds(Comparison::Less, Float(f64::NAN), Float(1.0)));
+    }
+
+    #[test]
+    fn characters_are_texts() {
+        assert!(holds(Comparison::Equal, Value::Char('é'), Value::Text("é".as_bytes())));
+        assert!(holds(Comparison::Less, Value::Text(b"a"), Value::Char('b')));
+        assert_eq!(matches(&Glob::new("?"), Value::Char('€')), Some(true));
+        assert_eq!(matches(&Glob::new("*"), Missing), None);
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use crate::arithmetic::{calculate, holds, negate};
 use crate::error::Error;
 use crate::program::Input;
-use crate::scope::{Field, Kind, Label, Scope, Step};
+use crate::scope::{Field, Kind, Label, Scope};
 use crate::syntax::{Calculation, Comparison, Node, NodeKind, Operator, Path};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use trace_registry::field::Value;
+use trace_registry::field::{Step, Value};
 use trace_registry::{Glob, registry};
 
 /// A checked expression.
@@ -81,6 +81,13 @@ pub(crate) fn check(root: &Node, scope: &Scope) -> Result<Checked, Error> {
     let mut checker = Checker { scope, inputs: Vec::new() };
     let condition = checker.condition(root)?;
     Ok(Checked { condition, inputs: checker.inputs })
+}
+
+/// The input that a path stands for.
+pub(crate) fn resolve(path: &Path, scope: &Scope) -> Result<Input, Error> {
+    let mut checker = Checker { scope, inputs: Vec::new() };
+    checker.path(path)?;
+    checker.inputs.pop().ok_or_else(|| Error::new(&(0..0), "a name is missing", ""))
 }
 
 struct Checker<'s> {

@@ -35,6 +35,17 @@ impl Error {
         self
     }
 
+    /// Makes an error about the bytes `span` of `text`, for languages around expressions: what is shown looks alike then.
+    pub fn at(text: &str, span: Range<usize>, problem: impl Into<String>, remedy: impl Into<String>) -> Error {
+        Error::new(&span, problem, remedy).of(text)
+    }
+
+    /// The same error, where the expression begins at byte `offset` of `text`.
+    #[must_use]
+    pub fn within(self, text: &str, offset: usize) -> Error {
+        Error { text: text.to_owned(), span: self.span.start + offset..self.span.end + offset, ..self }
+    }
+
     /// Returns the problem, in one line.
     pub fn problem(&self) -> &str {
         &self.problem

@@ -71,6 +71,6 @@ mod token;
 
 pub use error::Error;
 pub use program::{Comparison, Input, Program, Record};
-pub use scope::{Field, Kind, Label, Scope, Step};
-pub use syntax::Expression;
-pub use trace_registry::field::Value;
+pub use scope::{Field, Kind, Label, Scope};
+pub use syntax::{Expression, Key};
+pub use trace_registry::field::{Step, Value};

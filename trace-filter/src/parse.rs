@@ -48,11 +48,29 @@ pub(crate) fn parse(text: &str) -> Result<Node, Error> {
     check_depth(&tokens)?;
     let mut rest = Tokens::new(&tokens);
     let end = text.len();
-    let parsed = whole(&mut rest, end);
-    parsed.map_err(|stop| match stop {
+    whole(&mut rest, end).map_err(|stop| problem(stop, end))
+}
+
+pub(crate) fn parse_path(text: &str) -> Result<Path, Error> {
+    let tokens = token::tokens(text)?;
+    let end = text.len();
+    let mut rest = Tokens::new(&tokens);
+    let begins = matches!(rest.peek_token(), Some(Token { kind: TokenKind::Name(_) | TokenKind::Scope(_), .. }));
+    if !begins {
+        return Err(Error::new(&(0..end), "expected the name of a field", ""));
+    }
+    let (found, _) = path(&mut rest, end).map_err(|stop| problem(stop, end))?;
+    match rest.peek_token() {
+        None => Ok(found),
+        Some(token) => Err(Error::new(&token.span, "expected the name of a field alone", "")),
+    }
+}
+
+fn problem(stop: ErrMode<Stop>, end: usize) -> Error {
+    match stop {
         ErrMode::Cut(Stop(Some(error))) | ErrMode::Backtrack(Stop(Some(error))) => error,
         _ => Error::new(&(end..end), "expected a value", ""),
-    })
+    }
 }
 
 fn check_depth(tokens: &[Token]) -> Result<(), Error> {

@@ -3,13 +3,12 @@
 //! A program is a list of steps. Values go onto a small stack; tests take them from there and set the one result; jumps go
 //! forward only, so that each step runs at most once.
 
-use crate::arithmetic::{calculate, holds, negate};
-use crate::scope;
+use crate::arithmetic::{calculate, holds, matches, negate};
 use crate::syntax::Calculation;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use trace_registry::Glob;
-use trace_registry::field::Value;
+use trace_registry::field::{self, Value};
 
 pub use crate::syntax::Comparison;
 
@@ -22,7 +21,7 @@ pub struct Input {
     /// Whether it is a context field, and not a field of the event.
     pub context: bool,
     /// The way to it, from the fields of the event or of the context.
-    pub path: Vec<scope::Step>,
+    pub path: Vec<field::Step>,
 }
 
 /// Where a program gets its values from.
@@ -125,12 +124,7 @@ impl Program {
                         _ => false,
                     };
                 }
-                Step::Matches { glob, negated } => {
-                    result = match stack.pop() {
-                        Value::Text(text) => glob.matches_bytes(text) != *negated,
-                        _ => false,
-                    };
-                }
+                Step::Matches { glob, negated } => result = matches(glob, stack.pop()).is_some_and(|is| is != *negated),
                 Step::Test => result = matches!(stack.pop(), Value::Integer(value) if value != 0),
                 Step::Set(value) => result = *value,
                 Step::Not => result = !result,

@@ -55,19 +55,6 @@ pub struct Label {
     pub high: i128,
 }
 
-/// One step from an event, or from a structure in it, to a value.
-///
-/// The last step may be [`Presence`](Step::Presence) instead: the value is then 1 if there is one, else missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// To the field of this index.
-    Field(u16),
-    /// To the option of this index, if it is the current one.
-    Option(u16),
-    /// Whether the optional value is there.
-    Presence,
-}
-
 impl Field {
     /// Makes a field.
     pub fn new(name: impl Into<String>, kind: Kind) -> Field {
@@ -76,9 +63,10 @@ impl Field {
 
     /// Describes the fields of a class. Those that are `sensitive` cannot be read where `redact`.
     pub fn of(fields: &[FieldDescriptor], redact: bool) -> Vec<Field> {
-        let kind = |field: &FieldDescriptor| match field.sensitive && redact {
-            true => Kind::Unreadable("sensitive, and this session leaves sensitive fields out"),
-            false => Kind::of(&field.class, redact),
+        let kind = |field: &FieldDescriptor| match field {
+            _ if field.sensitive && redact => Kind::Unreadable("sensitive, and this session leaves sensitive fields out"),
+            _ if field.formatted => Kind::Unreadable("formatted when it is recorded, by Debug or Display"),
+            _ => Kind::of(&field.class, redact),
         };
         fields.iter().map(|field| Field::new(field.name, kind(field))).collect()
     }

@@ -4,13 +4,14 @@ use crate::check;
 use crate::compile;
 use crate::error::Error;
 use crate::parse;
-use crate::program::Program;
+use crate::program::{Input, Program};
 use crate::scope::Scope;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
+use trace_registry::field::Value;
 
 /// An expression that was parsed, and not checked against any class yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +53,69 @@ impl Expression {
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
+    }
+}
+
+/// The name of a value, by which events are told apart.
+///
+/// ```
+/// use trace_filter::{Field, Key, Kind, Scope, Step, Value};
+/// let scope = Scope::new([Field::new("request", Kind::Integer)], []);
+/// let key = Key::parse("request").and_then(|key| key.resolve(&scope));
+/// assert_eq!(key.map(|input| input.path), Ok(vec![Step::Field(0)]));
+/// assert_eq!(Key::hash(Value::Integer(7)), Key::hash(Value::Integer(7))); // in every process, on every machine
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    text: String,
+    path: Path,
+}
+
+impl Key {
+    /// Parses a path, such as `request_id`, `page.id` or `$ctx.vtid`: all of `text`.
+    ///
+    /// # Errors
+    ///
+    /// What is no path, and where.
+    pub fn parse(text: &str) -> Result<Key, Error> {
+        parse::parse_path(text).map(|path| Key { text: text.into(), path }).map_err(|error| error.of(text))
+    }
+
+    /// Looks the key up among what there is.
+    ///
+    /// # Errors
+    ///
+    /// A name that nothing has, or what is no single value.
+    pub fn resolve(&self, scope: &Scope) -> Result<Input, Error> {
+        check::resolve(&self.path, scope).map_err(|error| error.of(&self.text))
+    }
+
+    /// Returns a number that depends on the value only, evenly spread over 64 bits. Missing values share one.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe and wait-free; in proportion to the length of a text.
+    pub fn hash(value: Value<'_>) -> u64 {
+        // FNV-1a, and the finalizer of SplitMix64, which spreads what differs in few bits.
+        let text = |bytes: &[u8], seed: u64| bytes.iter().fold(seed, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
+        const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+        let mut hash = match value {
+            Value::Missing => 0,
+            // An integer beyond 64 bits is the half of one that a program calculated: fields have none.
+            Value::Integer(value) => (value as u64).wrapping_add(BASIS),
+            Value::Float(value) => value.to_bits().wrapping_add(BASIS >> 1),
+            Value::Text(bytes) => text(bytes, BASIS),
+            Value::Char(character) => text(character.encode_utf8(&mut [0; 4]).as_bytes(), BASIS),
+        };
+        hash = hash.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ (hash >> 31)
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.text
     }
 }
 

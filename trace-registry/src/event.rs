@@ -1,6 +1,6 @@
 //! Event classes and events.
 
-use crate::field::{FieldClass, FieldDescriptor, MAX_PIECES, MAX_STAGED, Payload, Sizes};
+use crate::field::{FieldClass, FieldDescriptor, MAX_PIECES, MAX_STAGED, Payload, Sizes, Step, Value};
 use crate::tracepoint::Location;
 
 /// A value that is recorded as one event: a struct with `#[derive(ringtrace::Event)]`.
@@ -25,6 +25,13 @@ pub trait Event: Sized {
     ///
     /// Runs on the event path; see [`Field`](crate::Field).
     fn write<'p>(&'p self, payload: &mut Payload<'p>);
+
+    /// Returns what a filter sees of the field of index `field`, at the end of `path`.
+    ///
+    /// # Signal safety
+    ///
+    /// As for [`write`](Event::write).
+    fn value(&self, field: u16, path: &[Step]) -> Value<'_>;
 }
 
 /// Description of the events of one class.
@@ -73,6 +80,9 @@ impl Event for NoEvent {
         &EventClass { name: "", module_path: "", location: Location { file: "", line: 0 }, fields: &[] };
     const SIZES: Sizes = Sizes::NONE;
     fn write<'p>(&'p self, _: &mut Payload<'p>) {}
+    fn value(&self, _: u16, _: &[Step]) -> Value<'_> {
+        Value::Missing
+    }
 }
 
 const fn any_sensitive(fields: &[FieldDescriptor]) -> bool {

@@ -5,6 +5,7 @@
 //! | [`tracepoint`] | the gate, the descriptor of a tracepoint, the emitter |
 //! | [`probe`] | the descriptor of a probe, the probe list that a gate points to, what a probe may return |
 //! | [`field`], [`event`] | field classes, event classes, and how a value becomes bytes |
+//! | [`per_cpu`] | counters of what was not recorded on purpose |
 //! | [`read_side`] | the read side of the probe lists (RCU) |
 //! | [`registry`] | collection, look-up by name, suffix and glob, duplicate names |
 //! | [`event_id`], [`format`] | event IDs of a stream class, format descriptions as text |
@@ -25,6 +26,7 @@ pub mod field;
 pub mod format;
 mod level;
 mod name;
+pub mod per_cpu;
 pub mod probe;
 pub mod read_side;
 pub mod registry;

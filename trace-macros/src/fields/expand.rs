@@ -18,6 +18,10 @@ pub(super) fn event(class: &Class) -> TokenStream {
         let member = &field.member;
         placed(quote!(&self.#member), field.ty.span())
     });
+    let value = value(quote!(field), fields, |field| {
+        let member = &field.member;
+        placed(quote!(&self.#member), field.ty.span())
+    });
     let payload = payload();
     let check = placed(quote!(__rt::check_event(<#class_type as __rt::Event>::SIZES)), ident.span());
     quote! {
@@ -35,6 +39,11 @@ pub(super) fn event(class: &Class) -> TokenStream {
             fn write<'__payload>(&'__payload self, #payload: &mut __rt::Payload<'__payload>) {
                 #write
             }
+            #[inline]
+            fn value(&self, field: ::core::primitive::u16, path: &[__rt::Step]) -> __rt::Value<'_> {
+                let _ = path;
+                #value
+            }
         }
         const _: () = #check;
     }
@@ -49,7 +58,7 @@ pub(super) fn field(class: &Class) -> TokenStream {
         Shape::Enumeration { repr, variants } => enumeration(repr.as_ref(), variants),
         Shape::Variant { options } => variant(options),
     };
-    let Parts { class, sizes, write } = parts;
+    let Parts { class, sizes, write, value } = parts;
     quote! {
         #[automatically_derived]
         impl #impl_generics __rt::Field for #ident #type_generics #clause {
@@ -59,6 +68,10 @@ pub(super) fn field(class: &Class) -> TokenStream {
             fn write<'__payload>(&'__payload self, #payload: &mut __rt::Payload<'__payload>) {
                 #write
             }
+            #[inline]
+            fn value(&self, path: &[__rt::Step]) -> __rt::Value<'_> {
+                #value
+            }
         }
     }
 }
@@ -67,10 +80,15 @@ struct Parts {
     class: TokenStream,
     sizes: TokenStream,
     write: TokenStream,
+    value: TokenStream,
 }
 
 fn structure(fields: &[Field]) -> Parts {
     let descriptors = descriptors(fields);
+    let value = value(quote!(*field), fields, |field| {
+        let member = &field.member;
+        placed(quote!(&self.#member), field.ty.span())
+    });
     Parts {
         class: quote!(__rt::FieldClass::Structure { fields: #descriptors }),
         sizes: sizes(fields),
@@ -78,6 +96,15 @@ fn structure(fields: &[Field]) -> Parts {
             let member = &field.member;
             placed(quote!(&self.#member), field.ty.span())
         }),
+        value: quote! {
+            match path {
+                [__rt::Step::Field(field), path @ ..] => {
+                    let _ = path;
+                    #value
+                }
+                _ => __rt::Value::Missing,
+            }
+        },
     }
 }
 
@@ -102,6 +129,10 @@ fn enumeration(repr: Option<&Ident>, variants: &[Variant]) -> Parts {
             let value = match self { #(Self::#idents => Self::#idents as ::core::primitive::u64),* };
             __rt::write_enumeration(#payload, const { <Self as __rt::Field>::SIZES }, value);
         },
+        value: quote! {
+            let _ = path;
+            __rt::Value::Integer(match self { #(Self::#idents => Self::#idents as ::core::primitive::i128),* })
+        },
     }
 }
 
@@ -112,6 +143,7 @@ fn variant(options: &[Variant]) -> Parts {
     let descriptors = options.iter().map(|o| descriptors(&o.fields));
     let sizes: Vec<_> = options.iter().map(|o| sizes(&o.fields)).collect();
     let selectors = (0..options.len()).map(|i| i as u8);
+    let indices = 0..options.len() as i128;
     let bindings = |option: &Variant| -> Vec<Ident> {
         (0..option.fields.len()).map(|i| format_ident!("f{i}", span = Span::mixed_site())).collect()
     };
@@ -124,6 +156,24 @@ fn variant(options: &[Variant]) -> Parts {
         let mut bindings = bindings(option).into_iter();
         write(&payload, &option.fields, |_| bindings.next().to_token_stream())
     });
+    let values = options.iter().zip(0u16..).map(|(option, index)| {
+        let ident = &option.ident;
+        let members = option.fields.iter().map(|f| &f.member);
+        let bindings = bindings(option);
+        let mut places = bindings.clone().into_iter();
+        let value = value(quote!(*field), &option.fields, |_| places.next().to_token_stream());
+        quote! {
+            (Self::#ident { #(#members: #bindings),* }, [__rt::Step::Option(#index), __rt::Step::Field(field), path @ ..]) => {
+                let _ = (path, #(#bindings),*);
+                #value
+            }
+        }
+    });
+    let values = quote! {
+        #(#values)*
+        (_, []) => __rt::Value::Integer(match self { #(Self::#idents { .. } => #indices),* }),
+        _ => __rt::Value::Missing,
+    };
     Parts {
         class: quote! {
             __rt::FieldClass::Variant { options: &[#(__rt::VariantOption {
@@ -146,6 +196,9 @@ fn variant(options: &[Variant]) -> Parts {
                 })*
             }
         },
+        value: quote! {
+            match (self, path) { #values }
+        },
     }
 }
 
@@ -167,7 +220,10 @@ fn descriptors(fields: &[Field]) -> TokenStream {
     let descriptors = fields.iter().map(|field| {
         let (name, class, sensitive) = (&field.name, class(field), field.sensitive);
         let unit = field.unit.as_ref().map_or_else(String::new, |unit| unit.value());
-        quote!(__rt::FieldDescriptor { name: #name, class: #class, unit: #unit, sensitive: #sensitive })
+        let formatted = matches!(field.format, Format::Debug | Format::Display);
+        quote!(__rt::FieldDescriptor {
+            name: #name, class: #class, unit: #unit, sensitive: #sensitive, formatted: #formatted,
+        })
     });
     quote!(&[#(#descriptors),*])
 }
@@ -213,6 +269,22 @@ fn write(payload: &Ident, fields: &[Field], mut place: impl FnMut(&Field) -> Tok
         });
     }
     statements
+}
+
+/// An expression for what a filter sees of the one of `fields` whose index is `index`, at the end of `path`.
+fn value(index: TokenStream, fields: &[Field], mut place: impl FnMut(&Field) -> TokenStream) -> TokenStream {
+    let arms = (0u16..).zip(fields).map(|(index, field)| {
+        let place = place(field);
+        match field.format {
+            Format::Plain | Format::Hex => {
+                let value = item(field, "value");
+                let value = quote_spanned!(field.ty.span()=> #value(#place, path));
+                quote!(#index => #value,)
+            }
+            Format::Debug | Format::Display => TokenStream::new(),
+        }
+    });
+    quote!(match #index { #(#arms)* _ => __rt::Value::Missing })
 }
 
 /// `CLASS`, `SIZES` or the function that writes a field. All its tokens stand where the field's type does, so that a type

@@ -13,6 +13,9 @@ pub(super) fn event(input: &DeriveInput) -> TokenStream {
             const DESCRIPTION: &'static __rt::EventClass = <__rt::NoEvent as __rt::Event>::DESCRIPTION;
             const SIZES: __rt::Sizes = __rt::Sizes::NONE;
             fn write<'__payload>(&'__payload self, _: &mut __rt::Payload<'__payload>) {}
+            fn value(&self, _: ::core::primitive::u16, _: &[__rt::Step]) -> __rt::Value<'_> {
+                __rt::Value::Missing
+            }
         }
     }
 }
@@ -25,6 +28,9 @@ pub(super) fn field(input: &DeriveInput) -> TokenStream {
             const CLASS: __rt::FieldClass = __rt::FieldClass::Structure { fields: &[] };
             const SIZES: __rt::Sizes = __rt::Sizes::NONE;
             fn write<'__payload>(&'__payload self, _: &mut __rt::Payload<'__payload>) {}
+            fn value(&self, _: &[__rt::Step]) -> __rt::Value<'_> {
+                __rt::Value::Missing
+            }
         }
     }
 }

@@ -105,12 +105,14 @@ pub struct FieldDescriptor {
     pub unit: &'static str,
     /// Whether values are left out unless a session asks for them.
     pub sensitive: bool,
+    /// Whether values are text that is formatted when it is written (`Debug`, `Display`), which filters do not read.
+    pub formatted: bool,
 }
 
 impl FieldDescriptor {
     /// Describes a field without a unit that is not sensitive.
     pub const fn new(name: &'static str, class: FieldClass) -> FieldDescriptor {
-        FieldDescriptor { name, class, unit: "", sensitive: false }
+        FieldDescriptor { name, class, unit: "", sensitive: false, formatted: false }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Fields made of other fields: `Option`, arrays, slices, smart pointers.
 
-use super::{Field, FieldClass, Payload, Sizes};
+use super::{Field, FieldClass, Payload, Sizes, Step, Value};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,6 +21,14 @@ impl<T: Field> Field for Option<T> {
                 payload.set_cut();
             }
             None => payload.stage([0]),
+        }
+    }
+    #[inline]
+    fn value(&self, path: &[Step]) -> Value<'_> {
+        match (self, path) {
+            (None, _) => Value::Missing,
+            (Some(_), [Step::Presence]) => Value::Integer(1),
+            (Some(value), path) => value.value(path),
         }
     }
 }
@@ -53,6 +61,9 @@ impl<T: Field, const N: usize> Field for [T; N] {
                 }
             }
         }
+    }
+    fn value(&self, _: &[Step]) -> Value<'_> {
+        Value::Missing
     }
 }
 
@@ -91,6 +102,9 @@ impl<T: Field> Field for [T] {
             None => write_elements(self, payload),
         }
     }
+    fn value(&self, _: &[Step]) -> Value<'_> {
+        Value::Missing
+    }
 }
 
 /// Writes elements that lie in memory as they do in a record: one piece, as many whole elements as find room.
@@ -119,6 +133,10 @@ macro_rules! pointers {
             #[inline(always)]
             fn write<'p>(&'p self, payload: &mut Payload<'p>) {
                 <$target as Field>::write(self, payload);
+            }
+            #[inline]
+            fn value(&self, path: &[Step]) -> Value<'_> {
+                <$target as Field>::value(self, path)
             }
         }
     )*};

@@ -18,11 +18,11 @@ pub use class::{Base, FieldClass, FieldDescriptor, Label, VariantOption};
 pub use enumeration::{enumeration, enumeration_sizes, write_enumeration};
 pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage};
 pub use text::{DEBUG_LIMIT, Formatted};
-pub use value::Value;
+pub use value::{Step, Value};
 
 /// A type that can be a field of an event.
 ///
-/// Derive it for structs (nested fields) and enums. The run time calls [`write`](Field::write) on the event path.
+/// Derive it for structs (nested fields) and enums. The run time calls [`write`](Field::write) and [`value`](Field::value) on the event path.
 ///
 /// # Signal safety
 ///
@@ -41,6 +41,9 @@ pub trait Field {
 
     /// Writes the value.
     fn write<'p>(&'p self, payload: &mut Payload<'p>);
+
+    /// Returns what a filter sees at the end of `path`: of this value itself, where that is empty.
+    fn value(&self, path: &[Step]) -> Value<'_>;
 
     /// Whether values lie in memory exactly as they do in a record.
     #[doc(hidden)]
@@ -120,6 +123,10 @@ impl<T: Field + ?Sized> Field for &T {
     #[inline(always)]
     fn write<'p>(&'p self, payload: &mut Payload<'p>) {
         (**self).write(payload);
+    }
+    #[inline]
+    fn value(&self, path: &[Step]) -> Value<'_> {
+        (**self).value(path)
     }
 }
 

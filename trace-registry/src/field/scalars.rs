@@ -1,7 +1,7 @@
 //! Fields of fixed size: numbers, `bool`, pointers, durations, addresses.
 #![expect(unsafe_code, reason = "a slice of numbers is recorded as the bytes it is")]
 
-use super::{Base, Field, FieldClass, FieldDescriptor, Payload, Sizes, VariantOption};
+use super::{Base, Field, FieldClass, FieldDescriptor, Payload, Sizes, Step, Value, VariantOption};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use core::num::{
     NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroIsize, NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize,
@@ -13,9 +13,9 @@ use core::sync::atomic::{
 };
 use core::time::Duration;
 
-/// A field that stages `$bytes` for each value.
+/// A field that stages `$bytes` for each value; for filters it is `$number`.
 macro_rules! fixed {
-    (@ [$($generic:ident)?] $type:ty, $class:expr, $bytes:expr, |$value:ident| $encoded:expr) => {
+    (@ [$($generic:ident)?] $type:ty, $class:expr, $bytes:expr, |$value:ident| $encoded:expr, $number:expr) => {
         impl $(<$generic>)? Field for $type {
             const CLASS: FieldClass = $class;
             const SIZES: Sizes = Sizes::fixed($bytes);
@@ -24,22 +24,31 @@ macro_rules! fixed {
                 let $value = self;
                 payload.stage($encoded);
             }
+            #[inline(always)]
+            fn value(&self, _: &[Step]) -> Value<'_> {
+                let $value = self;
+                Value::Integer($number as i128)
+            }
         }
     };
-    ($type:ty, $class:expr, $bytes:expr, |$value:ident| $encoded:expr) => {
-        fixed!(@ [] $type, $class, $bytes, |$value| $encoded);
+    ($type:ty, $class:expr, $bytes:expr, |$value:ident| $encoded:expr, $number:expr) => {
+        fixed!(@ [] $type, $class, $bytes, |$value| $encoded, $number);
     };
 }
 
 /// A number whose bytes in memory are those of a record, so that a slice of them is one piece.
 macro_rules! plain {
-    ($type:ty, $class:expr) => {
+    ($type:ty, $class:expr, $value:ident) => {
         impl Field for $type {
             const CLASS: FieldClass = $class;
             const SIZES: Sizes = Sizes::fixed(size_of::<$type>());
             #[inline(always)]
             fn write<'p>(&'p self, payload: &mut Payload<'p>) {
                 payload.stage(self.to_ne_bytes());
+            }
+            #[inline(always)]
+            fn value(&self, _: &[Step]) -> Value<'_> {
+                Value::$value(*self as _)
             }
             const PLAIN: bool = true;
             #[inline(always)]
@@ -53,10 +62,11 @@ macro_rules! plain {
 
 macro_rules! integers {
     ($($type:ident $constructor:ident $non_zero:ident $atomic:ident;)*) => {$(
-        plain!($type, FieldClass::$constructor($type::BITS as u8));
-        fixed!($non_zero, <$type as Field>::CLASS, size_of::<$type>(), |v| v.get().to_ne_bytes());
+        plain!($type, FieldClass::$constructor($type::BITS as u8), Integer);
+        fixed!($non_zero, <$type as Field>::CLASS, size_of::<$type>(), |v| v.get().to_ne_bytes(), v.get());
         // Relaxed: the value as it is; the event orders nothing.
-        fixed!($atomic, <$type as Field>::CLASS, size_of::<$type>(), |v| v.load(Ordering::Relaxed).to_ne_bytes());
+        fixed!($atomic, <$type as Field>::CLASS, size_of::<$type>(), |v| v.load(Ordering::Relaxed).to_ne_bytes(),
+            v.load(Ordering::Relaxed));
     )*};
 }
 
@@ -93,19 +103,39 @@ const fn halves(value: u128) -> [u8; 16] {
     bytes
 }
 
-fixed!(u128, HALVES, 16, |v| halves(*v));
-fixed!(i128, HALVES, 16, |v| halves(*v as u128));
+macro_rules! halved {
+    ($($type:ident)*) => {$(
+        impl Field for $type {
+            const CLASS: FieldClass = HALVES;
+            const SIZES: Sizes = Sizes::fixed(16);
+            #[inline(always)]
+            fn write<'p>(&'p self, payload: &mut Payload<'p>) {
+                payload.stage(halves(*self as u128));
+            }
+            #[inline]
+            fn value(&self, path: &[Step]) -> Value<'_> {
+                match path {
+                    [Step::Field(0)] => Value::Integer((*self as u128 >> 64) as i128),
+                    [Step::Field(1)] => Value::Integer(*self as u64 as i128),
+                    _ => Value::Missing,
+                }
+            }
+        }
+    )*};
+}
 
-plain!(f32, FieldClass::Float { bits: 32 });
-plain!(f64, FieldClass::Float { bits: 64 });
-fixed!(bool, FieldClass::Bool, 1, |v| [u8::from(*v)]);
-fixed!(AtomicBool, FieldClass::Bool, 1, |v| [u8::from(v.load(Ordering::Relaxed))]);
+halved!(u128 i128);
+
+plain!(f32, FieldClass::Float { bits: 32 }, Float);
+plain!(f64, FieldClass::Float { bits: 64 }, Float);
+fixed!(bool, FieldClass::Bool, 1, |v| [u8::from(*v)], *v);
+fixed!(AtomicBool, FieldClass::Bool, 1, |v| [u8::from(v.load(Ordering::Relaxed))], v.load(Ordering::Relaxed));
 
 const POINTER: FieldClass = FieldClass::hexadecimal(usize::BITS as u8);
 
-fixed!(@ [T] *const T, POINTER, size_of::<usize>(), |v| v.addr().to_ne_bytes());
-fixed!(@ [T] *mut T, POINTER, size_of::<usize>(), |v| v.addr().to_ne_bytes());
-fixed!(@ [T] NonNull<T>, POINTER, size_of::<usize>(), |v| v.as_ptr().addr().to_ne_bytes());
+fixed!(@ [T] *const T, POINTER, size_of::<usize>(), |v| v.addr().to_ne_bytes(), v.addr());
+fixed!(@ [T] *mut T, POINTER, size_of::<usize>(), |v| v.addr().to_ne_bytes(), v.addr());
+fixed!(@ [T] NonNull<T>, POINTER, size_of::<usize>(), |v| v.as_ptr().addr().to_ne_bytes(), v.as_ptr().addr());
 
 /// Nanoseconds, as far as 64 bits go (584 years).
 const fn nanoseconds(duration: Duration) -> u64 {
@@ -113,7 +143,7 @@ const fn nanoseconds(duration: Duration) -> u64 {
     if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
 }
 
-fixed!(Duration, FieldClass::unsigned(64), 8, |v| nanoseconds(*v).to_ne_bytes());
+fixed!(Duration, FieldClass::unsigned(64), 8, |v| nanoseconds(*v).to_ne_bytes(), nanoseconds(*v));
 
 const BYTE: FieldClass = FieldClass::unsigned(8);
 const GROUP: FieldClass = FieldClass::Integer { bits: 16, signed: false, base: Base::Hexadecimal, network_order: true };
@@ -127,6 +157,11 @@ const IP: FieldClass =
 /// Stages an address; a method, because `ip()` of the socket addresses returns a value for one and a reference for others.
 trait StageAddress {
     fn stage_address(&self, payload: &mut Payload<'_>);
+
+    /// The index of the option, where there are some.
+    fn option(&self) -> Value<'static> {
+        Value::Missing
+    }
 }
 
 impl StageAddress for Ipv4Addr {
@@ -159,6 +194,10 @@ impl StageAddress for IpAddr {
             IpAddr::V6(_) => payload.set_overflow(),
         }
     }
+
+    fn option(&self) -> Value<'static> {
+        Value::Integer(self.is_ipv6().into())
+    }
 }
 
 macro_rules! addresses {
@@ -170,6 +209,9 @@ macro_rules! addresses {
             fn write<'p>(&'p self, payload: &mut Payload<'p>) {
                 self.stage_address(payload);
             }
+            fn value(&self, _: &[Step]) -> Value<'_> {
+                self.option()
+            }
         }
 
         impl Field for $socket {
@@ -179,6 +221,13 @@ macro_rules! addresses {
             fn write<'p>(&'p self, payload: &mut Payload<'p>) {
                 self.ip().stage_address(payload);
                 payload.stage(self.port().to_ne_bytes());
+            }
+            fn value(&self, path: &[Step]) -> Value<'_> {
+                match path {
+                    [Step::Field(0)] => self.ip().option(),
+                    [Step::Field(1)] => Value::Integer(self.port().into()),
+                    _ => Value::Missing,
+                }
             }
         }
     )*};

@@ -1,6 +1,6 @@
 //! Text and bytes: what is copied straight from its source, and what is formatted first.
 
-use super::{Field, FieldClass, Payload, Sizes};
+use super::{Field, FieldClass, Payload, Sizes, Step, Value};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -70,6 +70,11 @@ macro_rules! texts {
                 let $value = self;
                 write_text($text, payload);
             }
+            #[inline]
+            fn value(&self, _: &[Step]) -> Value<'_> {
+                let $value = self;
+                Value::Text($text)
+            }
         }
     )*};
 }
@@ -102,6 +107,10 @@ impl Field for char {
             3 => payload.stage([3, a, b, c]),
             _ => payload.stage([4, a, b, c, d]),
         }
+    }
+    #[inline]
+    fn value(&self, _: &[Step]) -> Value<'_> {
+        Value::Char(*self)
     }
 }
 

@@ -201,6 +201,41 @@ macro_rules! rseq_leave {
     };
 }
 
+/// Counts the first word of the CPU that this thread runs on one further, from `n - 1` back to 0. Returns what it was before;
+/// `None`, having changed nothing, on CPUs from `limit` and where the sequence was aborted.
+///
+/// # Safety
+///
+/// As for [`count_on_cpu`], with a `FIELD` of 0.
+#[inline]
+pub unsafe fn turn_on_cpu(offset: isize, base: *const AtomicU64, limit: u32, n: u64) -> Option<u64> {
+    let (ok, position): (u32, u64);
+    // SAFETY: SYS-2, SYS-3, SYS-4. The caller's duty for the word; the sequence writes nothing else.
+    unsafe {
+        asm!(
+            "mov {cpu:e}, dword ptr fs:[{off} + 4]",
+            "cmp {cpu:e}, {limit:e}",
+            "jae 44f",
+            "mov {word:e}, {cpu:e}",
+            "shl {word}, 6",
+            rseq_enter!(),
+            "cmp {cpu:e}, dword ptr fs:[{off} + 4]",
+            "jne 44f",
+            "mov {position}, qword ptr [{base} + {word}]",
+            "mov {tmp:e}, 0",
+            "lea {next}, [{position} + 1]",
+            "cmp {next}, {n}",
+            "cmovae {next}, {tmp}",
+            "mov qword ptr [{base} + {word}], {next}",
+            rseq_leave!(),
+            off = in(reg) offset, base = in(reg) base, limit = in(reg) limit, n = in(reg) n,
+            cpu = out(reg) _, word = out(reg) _, tmp = out(reg) _, next = out(reg) _, position = out(reg) position,
+            ok = out(reg) ok, options(nostack)
+        );
+    }
+    (ok != 0).then_some(position)
+}
+
 /// Adds 1 to a word of the CPU that this thread runs on: the one at `FIELD` bytes behind `base`, of an array whose elements of
 /// 64 bytes belong to one CPU each. Returns false, having added nothing, on CPUs from `limit` and where the sequence was aborted.
 ///

@@ -69,3 +69,13 @@ pub fn rseq_offset() -> isize {
 pub unsafe fn count_on_cpu<const FIELD: usize>(_offset: isize, _base: *const AtomicU64, _limit: u32) -> bool {
     false
 }
+
+/// Declines.
+///
+/// # Safety
+///
+/// None here; the other targets have conditions.
+#[inline(always)]
+pub unsafe fn turn_on_cpu(_offset: isize, _base: *const AtomicU64, _limit: u32, _n: u64) -> Option<u64> {
+    None
+}
