@@ -39,7 +39,7 @@ pub use trace_runtime::*;
 
 /// What the program declares, collected by the linker: tracepoints, probes, and the format of their events.
 pub mod registry {
-    pub use trace_registry::format::Format;
+    pub use trace_registry::format::{Format, Type};
     pub use trace_registry::registry::{Duplicate, Match, duplicates, find, probes, tracepoints};
 }
 

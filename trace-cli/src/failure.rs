@@ -24,6 +24,12 @@ pub(crate) enum Failure {
     NothingHere { directory: String, error: Option<io::Error> },
     /// The output could not be written.
     Output(io::Error),
+    /// No process is meant.
+    NoProcess(String),
+    /// A process refused, or cannot be reached.
+    Process { name: String, error: trace_control::Error },
+    /// The command line asks for something that is not there.
+    Wrong(String),
     /// A file or directory that the command line names.
     File { path: PathBuf, error: io::Error },
 }
@@ -38,8 +44,16 @@ impl Failure {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// Whether standard output is gone, so that nothing more can be told.
+    pub(crate) fn is_output(&self) -> bool {
+        matches!(self, Self::Output(_))
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
-        1
+        match self {
+            Self::NoProcess(_) => 4,
+            _ => 1,
+        }
     }
 }
 
@@ -53,6 +67,8 @@ impl fmt::Display for Failure {
             Self::NothingHere { directory, error: None } => {
                 write!(f, "{directory}: no directory *.ringtrace in it\n  name the trace's directory: ringtrace view DIR")
             }
+            Self::NoProcess(text) | Self::Wrong(text) => f.write_str(text),
+            Self::Process { name, error } => write!(f, "{name}: {error}"),
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output(error) => write!(f, "standard output: {error}\n  is the disk full?"),
         }

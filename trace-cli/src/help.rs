@@ -2,12 +2,13 @@
 
 use clap::{Command, CommandFactory as _, Subcommand as _};
 
-use crate::{Arguments, shell, traces};
+use crate::{Arguments, live, shell, traces};
 
 /// The whole command line.
 pub(crate) fn command() -> Command {
     let command = Arguments::command();
     let groups = [
+        ("Live", live::Verb::augment_subcommands(Command::new("live"))),
         ("Traces", traces::Verb::augment_subcommands(Command::new("traces"))),
         ("Shell", shell::Verb::augment_subcommands(Command::new("shell"))),
     ];

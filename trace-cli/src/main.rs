@@ -7,6 +7,7 @@
 mod common;
 mod failure;
 mod help;
+mod live;
 mod shell;
 mod traces;
 
@@ -32,6 +33,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     #[command(flatten)]
+    Live(live::Verb),
+    #[command(flatten)]
     Traces(traces::Verb),
     #[command(flatten)]
     Shell(shell::Verb),
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let common = &arguments.common;
     let done = match &arguments.verb {
+        Verb::Live(verb) => verb.run(common),
         Verb::Traces(verb) => verb.run(common),
         Verb::Shell(verb) => verb.run(),
     };

@@ -45,7 +45,8 @@ impl fmt::Display for Format<'_> {
     }
 }
 
-struct Type<'a>(&'a FieldClass);
+/// The type of a field as text: `u32`, `string`, `optional i64`.
+pub struct Type<'a>(pub &'a FieldClass);
 
 impl fmt::Display for Type<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,7 @@
 //! the tracepoints concerned are made anew and published; the old ones are retired. Nothing here waits for a grace period.
 
 #![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
+use crate::agent::Counter;
 use crate::error::{Error, Kind, Result};
 use crate::rcu;
 use crate::recording::Recording;
@@ -24,12 +25,12 @@ pub(crate) struct NamedProbe {
 }
 
 /// The tracepoints that have probes, and those.
-struct Site {
-    tracepoint: &'static TracepointDescriptor,
-    probes: Vec<NamedProbe>,
+pub(crate) struct Site {
+    pub(crate) tracepoint: &'static TracepointDescriptor,
+    pub(crate) probes: Vec<NamedProbe>,
 }
 
-fn sites() -> &'static [Site] {
+pub(crate) fn sites() -> &'static [Site] {
     static SITES: OnceBox<Vec<Site>> = OnceBox::new();
     SITES.get_or_init(|| {
         // By the address of the descriptor: a tracepoint is one static.
@@ -53,9 +54,11 @@ pub(crate) fn probes() -> impl Iterator<Item = &'static NamedProbe> + Clone {
 pub(crate) struct Control {
     /// Probes that panicked, by address: they are attached to nothing any more.
     detached: Vec<usize>,
+    /// What the agent counts, by address of the probe.
+    watched: Vec<(usize, Arc<Counter>)>,
 }
 
-static CONTROL: Mutex<Control> = Mutex::new(Control { detached: Vec::new() });
+static CONTROL: Mutex<Control> = Mutex::new(Control { detached: Vec::new(), watched: Vec::new() });
 
 /// The sessions that exist, recording or not. Changed under the control lock; the consumer takes it without.
 static SESSIONS: OnceBox<ArcSwap<Vec<Arc<Recording>>>> = OnceBox::new();
@@ -115,6 +118,10 @@ impl Control {
                     targets.extend(session.target(named));
                 }
             }
+            for (_, counter) in self.watched.iter().filter(|(probe, _)| *probe == address(named)) {
+                wanted = true;
+                targets.push(counter.target());
+            }
             if wanted {
                 entries.push(Entry::new(named.probe, targets.into_boxed_slice()));
             }
@@ -126,6 +133,19 @@ impl Control {
         self.detached.contains(&std::ptr::from_ref(probe).addr())
     }
 
+    /// Counts the events of probes until [`unwatch`](Self::unwatch).
+    pub(crate) fn watch(&mut self, counters: &[(&'static NamedProbe, Arc<Counter>)]) {
+        self.watched.extend(counters.iter().map(|(probe, counter)| (address(probe), counter.clone())));
+        self.publish(|p| counters.iter().any(|(watched, _)| std::ptr::eq(*watched, p)));
+    }
+
+    pub(crate) fn unwatch(&mut self, counters: Vec<(&'static NamedProbe, Arc<Counter>)>) {
+        self.watched.retain(|(_, kept)| !counters.iter().any(|(_, counter)| Arc::ptr_eq(kept, counter)));
+        self.publish(|p| counters.iter().any(|(watched, _)| std::ptr::eq(*watched, p)));
+        // HI-1: lists that name the counters may still be read.
+        rcu::retire(Box::new(counters));
+    }
+
     /// Detaches the probes that panicked since the last call, and returns them.
     pub(crate) fn detach_panicked(&mut self) -> Vec<&'static NamedProbe> {
         // Relaxed: a count; the next call sees what this one misses.
@@ -135,6 +155,10 @@ impl Control {
         self.publish(|p| new.iter().any(|n| std::ptr::eq(n.probe, p.probe)));
         new
     }
+}
+
+fn address(probe: &NamedProbe) -> usize {
+    std::ptr::from_ref(probe.probe).addr()
 }
 
 /// Hands a list that no gate points to any more to the reclaimer. Returns how many objects wait there.

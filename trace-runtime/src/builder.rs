@@ -36,6 +36,18 @@ pub enum Clock {
     Os,
 }
 
+impl Clock {
+    /// Returns the clock of this name, as the command and the environment spell it.
+    pub(crate) fn named(name: &str) -> std::result::Result<Clock, String> {
+        match name {
+            "fast" => Ok(Clock::Fast),
+            "ordered" => Ok(Clock::Ordered),
+            "os" => Ok(Clock::Os),
+            _ => Err(format!("no clock is called `{name}`; there are fast, ordered, os")),
+        }
+    }
+}
+
 /// What a session is to be; made by [`Session::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `start`"]
@@ -50,6 +62,7 @@ pub struct Builder {
     pub(crate) sensitive: bool,
     pub(crate) clock: Clock,
     pub(crate) announced: bool,
+    pub(crate) is_agents: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +85,7 @@ impl Builder {
             sensitive: false,
             clock: Clock::default(),
             announced: false,
+            is_agents: false,
         }
     }
 
@@ -132,6 +146,12 @@ impl Builder {
     /// Says on stderr where the trace lies, at the end of the process.
     pub(crate) fn announced(mut self, announced: bool) -> Builder {
         self.announced = announced;
+        self
+    }
+
+    /// The session belongs to nobody in the program: the agent may end it.
+    pub(crate) fn for_agent(mut self) -> Builder {
+        self.is_agents = true;
         self
     }
 

@@ -68,9 +68,14 @@ fn send(request: Request) -> Result<()> {
 
 /// Sends a request and waits for the answer.
 pub(crate) fn request(make: impl FnOnce(Sender<Result<()>>) -> Request) -> Result<()> {
+    ask(make)?.recv().unwrap_or_else(|_| Err(Kind::Off("its consumer's thread has ended").into()))
+}
+
+/// Sends a request. Its answer comes by the channel that is returned.
+pub(crate) fn ask(make: impl FnOnce(Sender<Result<()>>) -> Request) -> Result<Receiver<Result<()>>> {
     let (reply, answer) = channel();
     send(make(reply))?;
-    answer.recv().unwrap_or_else(|_| Err(Kind::Off("its consumer's thread has ended").into()))
+    Ok(answer)
 }
 
 /// Makes the thread run a round without delay.

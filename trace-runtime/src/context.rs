@@ -25,6 +25,28 @@ impl Context {
     /// Names of the threads: not in each record, but as `ringtrace:thread_name` events by thread ID. Implies [`VTID`](Self::VTID).
     pub const THREAD_NAME: Context = Context(8 | 1);
 
+    /// By name, as the command and the environment spell them.
+    const NAMES: [(&'static str, Context); 4] =
+        [("vtid", Self::VTID), ("vpid", Self::VPID), ("cpu", Self::CPU), ("thread-name", Self::THREAD_NAME)];
+
+    /// Returns the fields of these names; `none` is one for none.
+    pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>) -> Result<Context, String> {
+        let mut context = Context::NONE;
+        for name in names.filter(|n| *n != "none") {
+            let Some((_, field)) = Self::NAMES.iter().find(|(known, _)| *known == name) else {
+                let known: Vec<&str> = Self::NAMES.iter().map(|(known, _)| *known).collect();
+                return Err(format!("no context field is called `{name}`; there are {}, none", known.join(", ")));
+            };
+            context = context | *field;
+        }
+        Ok(context)
+    }
+
+    /// Returns the names of the fields.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().filter(move |(_, field)| self.contains(*field)).map(|(name, _)| *name)
+    }
+
     /// Whether all of `other` is part of this.
     pub const fn contains(self, other: Context) -> bool {
         self.0 & other.0 == other.0

@@ -1,12 +1,13 @@
 //! `init()` and the environment variable `RINGTRACE`.
 
+use crate::agent;
 use crate::error::Chain;
 use crate::report;
 use crate::session::Session;
-use std::sync::Mutex;
 
-/// The session that the environment asked for. It lives to the end of the process.
-static SESSION: Mutex<Option<Session>> = Mutex::new(None);
+/// The session that the environment asks for; the one that the command means where it is told no other.
+pub(crate) const SESSION_NAME: &str = "default";
+
 static ONCE: std::sync::Once = std::sync::Once::new();
 
 /// What `RINGTRACE` asks for.
@@ -56,27 +57,46 @@ pub fn init() {
         if crate::sys::is_secure_execution() {
             return;
         }
-        let Some(value) = std::env::var_os("RINGTRACE") else { return };
+        let value = std::env::var_os("RINGTRACE").unwrap_or_default();
         let text = value.to_string_lossy();
-        let Some(wish) = Wish::parse(&text) else { return };
-        let program = crate::process::session_name();
-        let builder = Session::builder(&program);
-        let (builder, announced) = match wish {
-            Wish::Off => return,
-            Wish::All => (builder.enable("*"), true),
-            Wish::Print => (builder.enable("*").print(), false),
-            Wish::Rules(rules) => (builder.enable(rules), true),
-        };
-        match builder.announced(announced).start() {
-            Ok(session) => {
-                for warning in session.warnings() {
-                    report::say(format_args!("{warning}"));
-                }
-                *crate::rcu::lock(&SESSION) = Some(session);
-            }
-            Err(error) => report::say(format_args!("RINGTRACE: {}", Chain(&error))),
+        let wish = Wish::parse(&text);
+        if wish == Some(Wish::Off) {
+            return;
+        }
+        // Without the agent the environment is obeyed all the same.
+        let _ = agent::start(report_agent);
+        if let Some(wish) = wish {
+            begin(wish);
         }
     });
+}
+
+/// A program that nobody wants to trace is silent, unless somebody keeps it from being traced.
+fn report_agent(error: &std::io::Error) {
+    if error.kind() == std::io::ErrorKind::PermissionDenied || std::env::var_os("RINGTRACE").is_some() {
+        report::say(format_args!("the program cannot be controlled from outside: {error}"));
+    }
+}
+
+/// Starts the session that the environment asks for.
+fn begin(wish: Wish<'_>) {
+    let builder = Session::builder(SESSION_NAME).for_agent();
+    let (builder, announced) = match wish {
+        Wish::Off => return,
+        Wish::All => (builder.enable("*"), true),
+        Wish::Print => (builder.enable("*").print(), false),
+        Wish::Rules(rules) => (builder.enable(rules), true),
+    };
+    match builder.announced(announced).start() {
+        Ok(session) => {
+            for warning in session.warnings() {
+                report::say(format_args!("{warning}"));
+            }
+            // It ends with the process, or when somebody ends it from outside.
+            drop(session.into_recording());
+        }
+        Err(error) => report::say(format_args!("RINGTRACE: {}", Chain(&error))),
+    }
 }
 
 /// Calls [`init`] when the program is loaded, before `main`.

@@ -2,6 +2,7 @@
 //!
 //! Programs name the crate `ringtrace`, which re-exports this one. ARCHITECTURE.md says how its modules meet.
 
+mod agent;
 mod attach;
 mod builder;
 mod channel;

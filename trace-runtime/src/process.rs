@@ -12,6 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::sys;
 use std::path::Path;
 use std::sync::OnceLock;
+use trace_control::place::ImageName;
 use trace_registry::read_side::{self, CpuCounters, Header};
 use trace_registry::sync::{AtomicU64, Ordering};
 
@@ -73,8 +74,8 @@ impl Process {
         unsafe { read_side::install(header.as_ptr(), cpu_limit, sequenced) };
         Ok(Process {
             generation,
-            pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
-            start_time: start_time().unwrap_or(0),
+            pid: image_name().pid,
+            start_time: image_name().start_time,
             boot_id: boot_id().unwrap_or_default(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             program: program(),
@@ -101,6 +102,16 @@ pub(crate) fn use_sequences() {
     if let Some(process) = get().filter(|_| trace_registry::sys::cpu_id() != u32::MAX) {
         read_side::set_sequenced(process.cpu_limit);
     }
+}
+
+/// What tells this process image, and this copy of the run time, from others.
+pub(crate) fn image_name() -> ImageName {
+    static NAME: OnceLock<ImageName> = OnceLock::new();
+    *NAME.get_or_init(|| ImageName {
+        pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
+        start_time: start_time().unwrap_or(0),
+        id: u32::from_le_bytes(sys::random()),
+    })
 }
 
 /// The program's name as a session can have it.
@@ -162,7 +173,7 @@ fn boot_id() -> Option<[u8; 16]> {
     (digits.len() == 32).then_some(id)
 }
 
-fn program() -> String {
+pub(crate) fn program() -> String {
     let first = std::env::args_os().next();
     let name = first.as_deref().map(Path::new).and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
     name.filter(|n| !n.is_empty()).unwrap_or_else(|| "unknown".to_owned())

@@ -19,6 +19,7 @@ use crate::storage::Storage;
 use crate::sys;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Instant;
 use trace_ctf::schema as ctf;
 use trace_registry::Level;
 use trace_registry::probe::Target;
@@ -40,6 +41,17 @@ pub(crate) struct Recording {
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) memory: u64,
     announced: bool,
+    /// Whether no `Session` of the program holds it: the agent may end it.
+    pub(crate) is_agents: bool,
+    pub(crate) begun: Instant,
+}
+
+/// What a change of the rules did.
+pub(crate) struct Change {
+    /// Number of probes that the new rules match.
+    pub(crate) probes: usize,
+    /// What is questionable about the rules.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl std::fmt::Debug for Recording {
@@ -85,7 +97,7 @@ impl Recording {
             header: if classes <= 31 { HeaderKind::Compact } else { HeaderKind::Large },
             placement,
         };
-        let (storage, warning) = Storage::create(process, &builder.name, memory)?;
+        let (storage, warning) = Storage::create(&builder.name, memory)?;
         warnings.extend(warning);
         let mut storage = storage;
         let built = Self::build(process, builder, plan, geometry, &storage);
@@ -109,6 +121,8 @@ impl Recording {
             warnings: Mutex::new(warnings),
             memory,
             announced: builder.announced,
+            is_agents: builder.is_agents,
+            begun: Instant::now(),
         })
     }
 
@@ -156,6 +170,22 @@ impl Recording {
 
     pub(crate) fn check_process(&self) -> Result<()> {
         process::current().map(|_| ())
+    }
+
+    /// Records again after it was stopped.
+    pub(crate) fn start(&self) -> Result<()> {
+        self.check_process()?;
+        let mut control = attach::control();
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        if self.is_stopping.load(Ordering::Relaxed) {
+            return Err(Kind::Stopping(self.name.clone()).into());
+        }
+        self.prepare(|p| self.wants(p))?;
+        self.generation.store(self.channel.core.generation(), Ordering::Relaxed);
+        control.publish(|p| self.wants(p));
+        Ok(())
     }
 
     pub(crate) fn is_recording(&self) -> bool {
@@ -216,7 +246,17 @@ impl Recording {
         self.channel.event_id(name, level, class, least, |classes| lock(&self.delivery).describe(&classes))
     }
 
-    pub(crate) fn change(&self, text: &str, exclude: bool) -> Result<()> {
+    /// The rules, as they were written.
+    pub(crate) fn rules(&self) -> Vec<String> {
+        lock(&self.rules).iter().map(Rule::to_string).collect()
+    }
+
+    pub(crate) fn with_rules<T>(&self, look: impl FnOnce(&[Rule]) -> T) -> T {
+        look(&lock(&self.rules))
+    }
+
+    /// Adds rules; with `exclude`, ones that leave out what they match.
+    pub(crate) fn change(&self, text: &str, exclude: bool) -> Result<Change> {
         self.check_process()?;
         crate::rcu::admit()?;
         let mut warnings = Vec::new();
@@ -238,8 +278,9 @@ impl Recording {
             return Err(error);
         }
         control.publish(concerned);
-        warnings.into_iter().for_each(|w| self.warn(w));
-        Ok(())
+        drop(control);
+        warnings.iter().for_each(|w| self.warn(w.clone()));
+        Ok(Change { probes: attach::probes().filter(|p| concerned(p)).count(), warnings })
     }
 
     pub(crate) fn warn(&self, warning: String) {
@@ -280,6 +321,12 @@ impl Recording {
         lock(&self.storage).remove();
     }
 
+    /// Bytes of memory that the rings take at the moment.
+    pub(crate) fn resident(&self) -> u64 {
+        // st_blocks counts units of 512 bytes, stat(3type).
+        lock(&self.storage).rings.metadata().map_or(0, |m| std::os::unix::fs::MetadataExt::blocks(&m) * 512)
+    }
+
     /// Where the rings lie, if they have a name.
     pub(crate) fn rings_path(&self) -> Option<PathBuf> {
         lock(&self.storage).rings_path()
@@ -318,8 +365,10 @@ fn uuid() -> [u8; 16] {
     uuid
 }
 
-/// `./NAME-TIME.ringtrace`, with a number where that exists.
+/// `./NAME-TIME.ringtrace`, with a number where that exists. The default session goes by the program's name.
 fn default_path(name: &str) -> PathBuf {
+    let program = process::session_name();
+    let name = if name == crate::init::SESSION_NAME { &program } else { name };
     let stamp = sys::local_time_stamp();
     let path = |n: u32| {
         PathBuf::from(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") })

@@ -9,6 +9,7 @@
 //! them out. The last rule that matches a probe decides. A name without `*` and `?` is exact, or the unique end of a name.
 
 use crate::error::{Error, Result};
+use std::fmt;
 use trace_registry::{Glob, Level, ProbeDescriptor};
 
 /// One rule.
@@ -21,6 +22,13 @@ pub(crate) struct Rule {
     pub(crate) excludes: bool,
     /// As it was written.
     pub(crate) text: String,
+}
+
+/// As it was written, but for `!`, which `Session::disable` turns.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.excludes { "!" } else { "" }, self.text.trim_start_matches('!'))
+    }
 }
 
 /// Words of the whole grammar that this version does not know yet.

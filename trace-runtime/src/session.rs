@@ -1,18 +1,17 @@
 //! Sessions: one recording each, with its own rules, rings, output and lifetime.
 
-use crate::attach;
 use crate::builder::Builder;
 use crate::consumer::{self, Request};
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::HeaderKind;
 use crate::statistics::Statistics;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
-use trace_registry::sync::Ordering;
 use trace_registry::{Event, Level, Name, tracepoint};
 
 /// A recording. Dropping it stops it and delivers what its rings hold.
@@ -56,7 +55,7 @@ impl Session {
     /// As for [`Builder::start`]; then nothing has changed. [`Error::is_busy`](crate::Error::is_busy): too much waits for a
     /// grace period.
     pub fn enable(&self, rules: &str) -> Result<()> {
-        self.recording.change(rules, false)
+        self.recording.change(rules, false).map(drop)
     }
 
     /// Records what `rules` match no longer. An event that is being recorded may still be.
@@ -65,7 +64,7 @@ impl Session {
     ///
     /// As for [`enable`](Self::enable).
     pub fn disable(&self, rules: &str) -> Result<()> {
-        self.recording.change(rules, true)
+        self.recording.change(rules, true).map(drop)
     }
 
     /// Stops recording and delivers everything that was recorded. The trace is complete when this returns.
@@ -88,18 +87,12 @@ impl Session {
     /// As for [`enable`](Self::enable); [`Error::is_io`](crate::Error::is_io) if the output had failed;
     /// [`Error::is_busy`](crate::Error::is_busy) while another thread stops it.
     pub fn start(&self) -> Result<()> {
-        self.recording.check_process()?;
-        let mut control = attach::control();
-        if let Some(failure) = self.recording.failure() {
-            return Err(failure);
-        }
-        if self.recording.is_stopping.load(Ordering::Relaxed) {
-            return Err(Kind::Stopping(self.recording.name.clone()).into());
-        }
-        self.recording.prepare(|p| self.recording.wants(p))?;
-        self.recording.generation.store(self.recording.channel.core.generation(), Ordering::Relaxed);
-        control.publish(|p| self.recording.wants(p));
-        Ok(())
+        self.recording.start()
+    }
+
+    /// Gives the recording to the agent, which ends it.
+    pub(crate) fn into_recording(self) -> Arc<Recording> {
+        ManuallyDrop::new(self).recording.clone()
     }
 
     /// Returns the form of the record headers: compact where at most 31 classes matched when the session was made.

@@ -1,14 +1,7 @@
 //! Where the rings lie: named files that outlive the process, in memory.
 //!
-//! ```text
-//! $XDG_RUNTIME_DIR/ringtrace/        0700, the user's own (/dev/shm/ringtrace-UID/ where that is no tmpfs)
-//!   PID-STARTTIME-ID/                one process image; ID: 8 random hexadecimal digits
-//!     SESSION/rings                  the mapping, with its superblock
-//!     SESSION/journal                what its event IDs stand for
-//! ```
-//!
-//! exec(2) keeps PID and start time, and two run times in one process (a program's and a plugin's) share them. The random ID
-//! keeps them apart, so nobody removes rings that are another's or that wait for recovery.
+//! In the directory of the process image ([`trace_control::place`]) each session has one of its own, with `rings`, the mapping
+//! with its superblock, and `journal`, what its event IDs stand for.
 //!
 //! # Invariants
 //!
@@ -17,15 +10,14 @@
 //! - ST-2: Only the process that made a session's directory removes it.
 
 use crate::error::{Error, Result};
-use crate::process::Process;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::IntoRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use trace_control::place;
 
 /// The files of one session's rings. They stay unless they are removed: what they hold may not have been delivered.
 pub(crate) struct Storage {
@@ -42,10 +34,10 @@ const TMPFS: i64 = 0x0102_1994; // statfs(2)
 
 impl Storage {
     /// Creates the files for `bytes` bytes of rings. Returns a warning with it where they cannot outlive the process.
-    pub(crate) fn create(process: &Process, session: &str, bytes: u64) -> Result<(Storage, Option<String>)> {
+    pub(crate) fn create(session: &str, bytes: u64) -> Result<(Storage, Option<String>)> {
         let mut why = String::from("no tmpfs with room was found");
-        for base in bases() {
-            match in_directory(&base, process, session, bytes) {
+        for base in place::bases() {
+            match in_directory(&base, session, bytes) {
                 Ok(storage) => return Ok((storage, None)),
                 Err(error) => why = crate::error::Chain(&error).to_string(),
             }
@@ -208,14 +200,7 @@ impl Appended {
     }
 }
 
-/// The user's directories for rings, the best first.
-fn bases() -> Vec<PathBuf> {
-    let uid = rustix::process::geteuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|d| Path::new(&d).join("ringtrace"));
-    runtime.into_iter().filter(|d| d.is_absolute()).chain([PathBuf::from(format!("/dev/shm/ringtrace-{uid}"))]).collect()
-}
-
-fn in_directory(base: &Path, process: &Process, session: &str, bytes: u64) -> Result<Storage> {
+fn in_directory(base: &Path, session: &str, bytes: u64) -> Result<Storage> {
     let parent = base.parent().unwrap_or(base);
     let stat = rustix::fs::statfs(parent).map_err(|e| Error::io("cannot examine", parent, e))?;
     if stat.f_type as i64 != TMPFS {
@@ -227,7 +212,7 @@ fn in_directory(base: &Path, process: &Process, session: &str, bytes: u64) -> Re
         return Err(Error::io("cannot keep ring buffers in", base, io::Error::new(io::ErrorKind::StorageFull, message)));
     }
     private_directory(base)?;
-    let image = base.join(format!("{}-{}-{:08x}", process.pid, process.start_time, image_id()));
+    let image = base.join(crate::process::image_name().to_string());
     let directory = SessionDirectory::create(&image, session)?;
     let create = |name: &str| {
         let path = directory.path.join(name);
@@ -244,26 +229,8 @@ fn in_directory(base: &Path, process: &Process, session: &str, bytes: u64) -> Re
     }
 }
 
-/// What tells this process image, and this copy of the run time, from others of the same PID and start time.
-fn image_id() -> u32 {
-    static ID: OnceLock<u32> = OnceLock::new();
-    *ID.get_or_init(|| u32::from_le_bytes(crate::sys::random()))
-}
-
-/// Creates a directory that is nobody else's, or checks that an existing one is none: not a link, ours, closed to others.
 fn private_directory(path: &Path) -> Result<()> {
-    match rustix::fs::mkdir(path, Mode::RWXU) {
-        Ok(()) => return Ok(()),
-        Err(rustix::io::Errno::EXIST) => {}
-        Err(error) => return Err(Error::io("cannot create", path, error)),
-    }
-    let stat = rustix::fs::lstat(path).map_err(|e| Error::io("cannot examine", path, e))?;
-    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    if !is_directory || stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        let problem = io::Error::new(io::ErrorKind::PermissionDenied, "it must be a directory of this user, closed to others");
-        return Err(Error::io("cannot use", path, problem));
-    }
-    Ok(())
+    place::private_directory(path).map_err(|e| Error::io("cannot use", path, e))
 }
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ impl Context {
 }
 
 /// Where the sources of the library crates lie: those that compile with the oldest Rust we support.
-const LIBRARIES: [&str; 5] = ["src/", "trace-macros/src/", "trace-registry/src/", "trace-runtime/src/", "trace-ctf/src/"];
+const LIBRARIES: [&str; 6] =
+    ["src/", "trace-macros/src/", "trace-registry/src/", "trace-runtime/src/", "trace-ctf/src/", "trace-control/src/"];
 
 /// A broken rule: where, and what to do.
 struct Finding {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use std::collections::{HashMap, HashSet};
 
 /// A crate, and what must not be found below it, directly or indirectly.
-const NEVER_BELOW: [(&str, &[&str]); 5] = [
+const NEVER_BELOW: [(&str, &[&str]); 6] = [
     // A trace is read without the tracer.
     ("trace-ctf", &["ringtrace", "trace-runtime", "trace-registry", "trace-macros"]),
     // What a library links for its tracepoints: no buffers, no files.
@@ -16,6 +16,8 @@ const NEVER_BELOW: [(&str, &[&str]); 5] = [
     // Expansions name the facade; the macros themselves know only syntax.
     ("trace-macros", &["ringtrace", "trace-runtime", "trace-registry", "trace-ctf"]),
     ("trace-runtime", &["ringtrace", "trace-macros"]),
+    // The command and the program share the words, and not each other.
+    ("trace-control", &["ringtrace", "trace-runtime", "trace-registry", "trace-macros", "trace-ctf"]),
 ];
 
 /// Holds [`NEVER_BELOW`], development dependencies aside.

@@ -1,0 +1,132 @@
+//! `ringtrace list`: what can be traced in a process.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use serde_json::json;
+use trace_control::protocol::{Hit, Hits, Listing, Probe, Request, Tracepoint, Watch};
+use trace_control::units;
+use trace_registry::Glob;
+use trace_registry::registry::{Match, find};
+
+use super::target::Target;
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+
+/// Lists the tracepoints of a process with signature and source line, and their probes with level, fields and sessions.
+///
+/// A tracepoint is where the program says that something happens; a probe makes an event of it, and rules match the probes'
+/// names. `+` marks what is recorded now.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only those whose name, or whose probe's name, matches: a glob, a name, or the unique end of one.
+    pattern: Option<String>,
+
+    /// Only what is recorded now.
+    #[arg(long)]
+    on: bool,
+
+    /// Count how often each probe makes an event, for this time. Probes that are off are on meanwhile.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
+    hits: Option<Duration>,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    let mut processes = arguments.target.chosen()?;
+    let several = processes.len() > 1;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for process in &mut processes {
+        let mut listing: Listing = process.demand(&Request::List)?;
+        if let Some(pattern) = &arguments.pattern {
+            listing.tracepoints = matching(pattern, listing.tracepoints)?;
+        }
+        if arguments.on {
+            listing.tracepoints.retain(|t| t.probes.iter().any(|p| !p.sessions.is_empty()));
+        }
+        let hits = match arguments.hits {
+            Some(time) => {
+                let rules = arguments.pattern.as_deref().filter(|p| !Glob::new(p).is_exact()).unwrap_or("*");
+                let watch = Watch { rules: rules.to_owned(), ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX) };
+                let hits: Hits = process.demand(&Request::Watch(watch))?;
+                Some(hits.hits.into_iter().map(|hit| (hit.name.clone(), hit)).collect::<HashMap<_, _>>())
+            }
+            None => None,
+        };
+        if several && !common.json {
+            writeln!(out, "{}:", process.name())?;
+        }
+        for tracepoint in &listing.tracepoints {
+            if common.json {
+                let mut line = json!({ "pid": process.is.pid, "tracepoint": tracepoint });
+                if let Some(hits) = &hits {
+                    let of = |p: &Probe| hits.get(&p.name).cloned();
+                    line["hits"] = json!(tracepoint.probes.iter().filter_map(of).collect::<Vec<Hit>>());
+                }
+                writeln!(out, "{line}")?;
+            } else {
+                show(&mut out, tracepoint, hits.as_ref())?;
+            }
+        }
+        if listing.tracepoints.is_empty() {
+            complain(format_args!("{}: nothing to list", process.name()));
+        }
+    }
+    out.flush()?;
+    Ok(Outcome::Complete)
+}
+
+/// Those that a pattern stands for, by the tracepoint's name or a probe's.
+fn matching(pattern: &str, all: Vec<Tracepoint>) -> Result<Vec<Tracepoint>, Failure> {
+    let names: Vec<String> = all.iter().flat_map(|t| t.probes.iter().map(|p| &p.name).chain([&t.name])).cloned().collect();
+    let found = match find(&Glob::new(pattern), names.iter(), |n| (*n).clone()) {
+        Match::Some(found) => found,
+        Match::NoneByGlob => return Ok(Vec::new()),
+        Match::NoneByName { near } => {
+            let hint = if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("`, `")) };
+            return Err(Failure::Wrong(format!("no tracepoint or probe is called `{pattern}`{hint}")));
+        }
+        Match::Ambiguous { candidates } => {
+            return Err(Failure::Wrong(format!("`{pattern}` is the end of more than one name: {}", candidates.join(", "))));
+        }
+    };
+    let is_meant = |t: &Tracepoint| found.iter().any(|name| **name == t.name || t.probes.iter().any(|p| p.name == **name));
+    let meant: Vec<bool> = all.iter().map(is_meant).collect();
+    Ok(all.into_iter().zip(meant).filter_map(|(t, is_meant)| is_meant.then_some(t)).collect())
+}
+
+fn show(out: &mut impl io::Write, tracepoint: &Tracepoint, hits: Option<&HashMap<String, Hit>>) -> io::Result<()> {
+    let reentrant = if tracepoint.reentrant { "  (reentrant)" } else { "" };
+    writeln!(out, "{}  {}{reentrant}", tracepoint.name, tracepoint.location)?;
+    writeln!(out, "    {}", tracepoint.signature)?;
+    if tracepoint.probes.is_empty() {
+        writeln!(out, "    no probe is linked: nothing can be recorded")?;
+    }
+    for probe in &tracepoint.probes {
+        let mark = if probe.sessions.is_empty() { '-' } else { '+' };
+        write!(out, "  {mark} {}  {}  {}", probe.name, probe.level, probe.location)?;
+        if !probe.sessions.is_empty() {
+            write!(out, "  in {}", probe.sessions.join(", "))?;
+        }
+        if probe.panics > 0 {
+            write!(out, "  panicked, detached")?;
+        }
+        if let Some(hit) = hits.and_then(|h| h.get(&probe.name)) {
+            write!(out, "  {} hits", hit.count)?;
+        }
+        writeln!(out)?;
+        if !probe.records {
+            writeln!(out, "      acts, and makes no event")?;
+        }
+        for field in &probe.fields {
+            let unit = if field.unit.is_empty() { String::new() } else { format!(" {}", field.unit) };
+            let sensitive = if field.sensitive { "  (sensitive)" } else { "" };
+            writeln!(out, "      {}: {}{unit}{sensitive}", field.name, field.class)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! A process that answers.
+
+use std::io;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use trace_control::place::Image;
+use trace_control::protocol::{self, Request};
+use trace_control::{Client, Error};
+
+use crate::failure::Failure;
+
+/// A process with an agent, and a connection to it.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) image: Image,
+    pub(super) is: protocol::Process,
+    client: Client,
+}
+
+/// How long a process may take to say who it is, before it counts as stopped.
+const GREETING: Duration = Duration::from_millis(500);
+
+impl Process {
+    /// Connects to a process and asks who it is.
+    pub(super) fn meet(image: Image) -> Result<Process, Error> {
+        let mut client = Client::connect(&image)?;
+        client.set_patience(GREETING);
+        let is = client.ask(&Request::Hello)?;
+        client.set_patience(Duration::from_secs(5));
+        Ok(Process { image, is, client })
+    }
+
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
+        self.client.ask(request)
+    }
+
+    /// Asks, and says which process an error comes from.
+    pub(super) fn demand<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Failure> {
+        self.ask(request).map_err(|error| self.failure(error))
+    }
+
+    pub(super) fn failure(&self, error: Error) -> Failure {
+        Failure::Process { name: self.name(), error }
+    }
+
+    /// For people: program and number.
+    pub(super) fn name(&self) -> String {
+        format!("{} ({})", self.is.program, self.is.pid)
+    }
+
+    /// Its directory again: the process may have ended meanwhile.
+    pub(super) fn has_ended(error: &Error) -> bool {
+        matches!(error, Error::Lost(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionRefused))
+    }
+}

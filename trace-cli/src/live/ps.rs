@@ -1,0 +1,116 @@
+//! `ringtrace ps`: which processes can be traced.
+
+use std::io::{self, Write as _};
+
+use serde_json::json;
+use trace_control::place::Image;
+
+use super::target::Target;
+use super::text::{Bytes, table};
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+
+/// Lists the processes that can be traced, their sessions and the memory of those.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+
+    /// Only what processes left that have ended without removing it: rings that can be recovered.
+    #[arg(long)]
+    dead: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    if arguments.dead {
+        return dead(arguments, common);
+    }
+    let mut silent = Vec::new();
+    let processes = arguments.target.all(|image, error| silent.push((image, error)))?;
+    let mut out = io::stdout().lock();
+    if common.json {
+        for process in &processes {
+            writeln!(out, "{}", json!({ "process": process.is, "directory": process.image.path }))?;
+        }
+    } else {
+        let row = |p: &super::process::Process| {
+            vec![
+                p.is.pid.to_string(),
+                p.is.program.clone(),
+                p.is.tracepoints.to_string(),
+                Bytes(p.is.memory).to_string(),
+                if p.is.sessions.is_empty() { "-".to_owned() } else { p.is.sessions.join(", ") },
+                p.is.command.join(" "),
+            ]
+        };
+        let headings = [">PID", "PROGRAM", ">TRACEPOINTS", ">MEMORY", "SESSIONS", "COMMAND"];
+        if !processes.is_empty() {
+            write!(out, "{}", table(&headings, processes.iter().map(row).collect()))?;
+        }
+    }
+    out.flush()?;
+    let mut left = 0;
+    for (image, error) in silent {
+        if is_gone(&image) {
+            left += usize::from(!image.remove_if_empty() && !image.sessions().is_empty());
+        } else if !has_no_agent(&image) {
+            complain(format_args!("process {}: {error}", image.name.pid));
+        }
+    }
+    if processes.is_empty() {
+        complain(format_args!("no process can be traced: a program can be if it calls ringtrace::init()"));
+    }
+    if left > 0 {
+        complain(format_args!("{left} processes have ended and left rings: ringtrace ps --dead"));
+    }
+    Ok(Outcome::Complete)
+}
+
+/// Whether its agent does not listen any more, or it had none and does not exist.
+fn is_gone(image: &Image) -> bool {
+    image.is_dead() || has_no_agent(image) && !is_running(image.name.pid, image.name.start_time)
+}
+
+fn has_no_agent(image: &Image) -> bool {
+    image.connect().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// What is left of processes that have ended.
+fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    let mut out = io::stdout().lock();
+    let mut rows = Vec::new();
+    for image in arguments.target.images()? {
+        if !is_gone(&image) || image.remove_if_empty() {
+            continue;
+        }
+        for session in image.sessions() {
+            let bytes = std::fs::metadata(image.path.join(&session).join("rings")).map_or(0, |m| m.len());
+            if common.json {
+                let line = json!({
+                    "pid": image.name.pid, "start_time": image.name.start_time, "session": session, "bytes": bytes,
+                    "directory": image.path.join(&session),
+                });
+                writeln!(out, "{line}")?;
+            } else {
+                let directory = image.path.join(&session).display().to_string();
+                rows.push(vec![image.name.pid.to_string(), session, Bytes(bytes).to_string(), directory]);
+            }
+        }
+    }
+    if !rows.is_empty() {
+        write!(out, "{}", table(&[">PID", "SESSION", ">RINGS", "DIRECTORY"], rows))?;
+    } else if !common.json {
+        complain(format_args!("nothing was left by processes that have ended"));
+    }
+    out.flush()?;
+    Ok(Outcome::Complete)
+}
+
+/// Whether the process of that number and start time exists, as far as this PID namespace shows.
+fn is_running(pid: u32, start_time: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // proc_pid_stat(5): the name in parentheses may hold anything; the start time is the 20th word behind it.
+    let started = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
+    started == Some(start_time)
+}

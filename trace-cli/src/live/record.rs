@@ -1,0 +1,191 @@
+//! `ringtrace record`: a recording that ends with the command.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use trace_control::Error;
+use trace_control::protocol::{RefusalKind, Request, SessionName, SessionPlan, SessionState, Status};
+use trace_control::units;
+
+use super::process::Process;
+use super::session::Options;
+use super::status::{Count, losses};
+use super::target::Target;
+use super::text::{Bytes, Rate, age};
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+
+/// Records events of running processes into a trace, until it is interrupted.
+///
+/// Recording ends with Ctrl-C, after --for or --size, when every process has ended, and when this command is killed. The trace
+/// is complete then.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Rules of what to record, such as 'storage:* level info'; several are separated by `;` or given as several arguments.
+    /// Everything without it.
+    #[arg(value_name = "RULE", default_value = "*", hide_default_value = true)]
+    rules: Vec<String>,
+
+    /// End after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
+    time: Option<Duration>,
+
+    /// End when the traces have this size together, roughly.
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    size: Option<u64>,
+
+    /// Name of the session. Without it record-PID, of this command.
+    #[arg(short, long, value_name = "NAME")]
+    session: Option<String>,
+
+    #[command(flatten)]
+    options: Options,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+/// So often it is looked how far the recording is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A process that is recorded.
+struct Recorded {
+    process: Process,
+    output: PathBuf,
+    state: SessionState,
+    /// `false` when it has ended.
+    is_alive: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    let interrupted = interruption().map_err(Failure::Output)?;
+    let processes = arguments.target.chosen()?;
+    let outputs = arguments.options.outputs(arguments.session.as_deref().unwrap_or_default(), &processes)?;
+    let mut recorded = Vec::new();
+    for (process, output) in processes.into_iter().zip(outputs) {
+        // If this fails, what was begun ends with this command.
+        recorded.push(begin(arguments, process, output)?);
+    }
+    let begun = Instant::now();
+    let progress = progress(common);
+    while !interrupted.load(Ordering::Relaxed) && recorded.iter().any(|r| r.is_alive) {
+        let left = arguments.time.map_or(LOOK, |time| time.saturating_sub(begun.elapsed()).min(LOOK));
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(left);
+        recorded.iter_mut().for_each(Recorded::look);
+        if let Some(progress) = &progress {
+            progress.set_message(summary(&recorded, begun.elapsed()));
+            progress.tick();
+        }
+        let written: u64 = recorded.iter().map(|r| r.state.written).sum();
+        if arguments.size.is_some_and(|size| written >= size) {
+            break;
+        }
+    }
+    if let Some(progress) = &progress {
+        progress.finish_and_clear();
+    }
+    end(recorded, common)
+}
+
+/// Set when the command is to end. A second signal ends it at once.
+fn interruption() -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_default(signal, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(flag)
+}
+
+fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result<Recorded, Failure> {
+    let own = format!("record-{}", std::process::id());
+    let name = arguments.session.clone().unwrap_or(own);
+    let rules = arguments.rules.join("; ");
+    let plan =
+        SessionPlan { output: Some(output.clone()), bound: true, ..arguments.options.plan(&name, std::slice::from_ref(&rules))? };
+    let state: SessionState = process.demand(&Request::Create(Box::new(plan)))?;
+    if state.probes == 0 && state.warnings.is_empty() {
+        complain(format_args!("warning: {}: `{rules}` matches no probe", process.name()));
+    }
+    state.warnings.iter().for_each(|warning| complain(format_args!("warning: {}: {warning}", process.name())));
+    Ok(Recorded { process, output, state, is_alive: true })
+}
+
+impl Recorded {
+    /// Looks how far it is.
+    fn look(&mut self) {
+        if !self.is_alive {
+            return;
+        }
+        match self.process.ask::<Status>(&Request::Status) {
+            Ok(status) => match status.sessions.into_iter().find(|s| s.name == self.state.name) {
+                Some(state) => self.state = state,
+                None => self.is_alive = false, // somebody destroyed it
+            },
+            // It may be stopped for a while, by a debugger for instance.
+            Err(error) => self.is_alive = !Process::has_ended(&error),
+        }
+    }
+}
+
+fn progress(common: &Common) -> Option<ProgressBar> {
+    (io::stderr().is_terminal() && !common.json).then(|| {
+        let style = ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+        ProgressBar::new_spinner().with_style(style)
+    })
+}
+
+fn summary(recorded: &[Recorded], time: Duration) -> String {
+    let sum = |of: fn(&SessionState) -> u64| recorded.iter().map(|r| of(&r.state)).sum::<u64>();
+    let (events, lost) = (sum(|s| s.events), sum(|s| s.lost.total));
+    let rate = Rate(events as f64 / time.as_secs_f64().max(1e-3));
+    format!("{}: {events} events ({rate}), {} written, {lost} lost; Ctrl-C ends it", age(time), Bytes(sum(|s| s.written)))
+}
+
+fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
+    let mut outcome = Outcome::Complete;
+    let mut out = io::stdout().lock();
+    for mut one in recorded {
+        let mut note = "";
+        if one.is_alive {
+            match one.process.ask(&Request::Destroy(SessionName { session: one.state.name.clone() })) {
+                Ok(state) => one.state = state,
+                Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::NoSession => {}
+                Err(error) if Process::has_ended(&error) => one.is_alive = false,
+                Err(error) => {
+                    complain(format_args!("error: {}", one.process.failure(error)));
+                    outcome = Outcome::Partial;
+                }
+            }
+        }
+        if !one.is_alive {
+            note = if one.process.image.sessions().contains(&one.state.name) {
+                outcome = Outcome::Partial;
+                "; the process was killed: `ringtrace ps --dead` shows the rings with the last events"
+            } else {
+                "; the process has ended, so there may be more in the trace"
+            };
+        }
+        if common.json {
+            writeln!(out, "{}", json!({ "pid": one.process.is.pid, "ended": !one.is_alive, "recorded": one.state }))?;
+        } else {
+            writeln!(out, "{}: {} in {}{note}", one.process.name(), Count(&one.state), one.output.display())?;
+        }
+        if one.state.lost.total > 0 {
+            let remedy = if one.state.lost.full > 0 { ": more memory (--memory) or fewer events would help" } else { "" };
+            complain(format_args!("warning: {}: events were lost: {}{remedy}", one.process.name(), losses(&one.state.lost)));
+        }
+    }
+    out.flush()?;
+    Ok(outcome)
+}

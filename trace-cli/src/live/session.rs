@@ -1,0 +1,211 @@
+//! `ringtrace session`: recordings that outlive a command.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use jiff::Zoned;
+use serde_json::json;
+use trace_control::protocol::{Request, SessionName, SessionPlan, SessionState, Status};
+use trace_control::units;
+
+use super::process::Process;
+use super::status;
+use super::target::Target;
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+
+/// The session that is meant where no other is named.
+pub(super) const DEFAULT: &str = "default";
+
+/// Creates, starts, stops, destroys and shows sessions: recordings that go on when the command has ended.
+///
+/// Any number of sessions record side by side, each with its own rules, rings, output and lifetime.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Creates a session and starts it.
+    Create(Create),
+    /// Records again after `stop`, into the same trace.
+    Start(Named),
+    /// Stops recording. The trace is complete then; the rules and the rings stay.
+    Stop(Named),
+    /// Stops recording and removes the session. The trace stays.
+    Destroy(Named),
+    /// Shows sessions with their rules.
+    Show(Show),
+}
+
+#[derive(Debug, clap::Args)]
+struct Create {
+    /// Name of the session.
+    #[arg(default_value = DEFAULT)]
+    name: String,
+
+    #[command(flatten)]
+    options: Options,
+
+    /// Rules of what to record; none yet if left out.
+    #[arg(short, long = "rule", value_name = "RULE")]
+    rules: Vec<String>,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Options of a recording.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct Options {
+    /// Directory of the trace. Without it, NAME-TIME.ringtrace here. With several processes, each has a directory in it.
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Keep the newest events when the rings are full (flight recorder), not the oldest.
+    #[arg(long)]
+    pub(super) overwrite: bool,
+
+    /// Memory for the rings, a ceiling. 16M without it.
+    #[arg(short, long, value_name = "SIZE", value_parser = units::size)]
+    pub(super) memory: Option<u64>,
+
+    /// Size of the sub-buffers, a power of two from 4K to 4M. Without it an eighth of a ring.
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub(super) sub_buffer: Option<u64>,
+
+    /// Context fields of each record, separated by commas: vtid, vpid, cpu, thread-name, none. Without it vtid.
+    #[arg(long, value_name = "FIELDS", value_delimiter = ',')]
+    pub(super) context: Option<Vec<String>>,
+
+    /// Where time stamps come from: fast, ordered (causal between CPUs; slower), os (slowest).
+    #[arg(long, value_name = "CLOCK", value_parser = ["fast", "ordered", "os"], hide_possible_values = true)]
+    pub(super) clock: Option<String>,
+
+    /// Record sensitive fields as they are.
+    #[arg(long)]
+    pub(super) sensitive: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// Name of the session.
+    #[arg(default_value = DEFAULT)]
+    name: String,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// Name of the session; all without it.
+    name: Option<String>,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Options {
+    /// What a process is to make of them.
+    pub(super) fn plan(&self, session: &str, rules: &[String]) -> Result<SessionPlan, Failure> {
+        let sub_buffer = self.sub_buffer.map(u32::try_from).transpose();
+        Ok(SessionPlan {
+            session: session.to_owned(),
+            rules: rules.to_vec(),
+            overwrite: self.overwrite,
+            memory: self.memory,
+            sub_buffer: sub_buffer.map_err(|_| Failure::Wrong("a sub-buffer has at most 4M".to_owned()))?,
+            context: self.context.clone(),
+            clock: self.clock.clone(),
+            sensitive: self.sensitive,
+            output: None,
+            bound: false,
+        })
+    }
+
+    /// Where each of the processes is to write its trace: absolute paths. Without a name, by the program's.
+    pub(super) fn outputs(&self, name: &str, processes: &[Process]) -> Result<Vec<PathBuf>, Failure> {
+        let absolute = |path: &PathBuf| std::path::absolute(path).map_err(|error| Failure::file(path, error));
+        match (&self.output, processes) {
+            (Some(output), [_]) => Ok(vec![absolute(output)?]),
+            (None, [process]) if name.is_empty() || name == DEFAULT => Ok(vec![new_trace(&process.is.program)?]),
+            (None, [_]) => Ok(vec![new_trace(name)?]),
+            (output, _) => {
+                let parent =
+                    output.as_ref().map_or_else(|| new_trace(if name.is_empty() { "record" } else { name }), absolute)?;
+                Ok(processes.iter().map(|p| parent.join(format!("{}-{}", p.is.program, p.is.pid))).collect())
+            }
+        }
+    }
+}
+
+/// `NAME-TIME.ringtrace` here, with a number where that exists.
+pub(super) fn new_trace(name: &str) -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir().map_err(|error| Failure::file(".".as_ref(), error))?;
+    let stamp = Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let path =
+        |n: u32| here.join(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") });
+    Ok((0..1000).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1000)))
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    match &arguments.verb {
+        Verb::Create(create) => create_in_all(create, common),
+        Verb::Start(named) => each(named, "started", common, Request::Start),
+        Verb::Stop(named) => each(named, "stopped", common, Request::Stop),
+        Verb::Destroy(named) => each(named, "destroyed", common, Request::Destroy),
+        Verb::Show(show) => show.target.each(|process| {
+            let Status { mut sessions, .. } = process.demand(&Request::Status)?;
+            if let Some(name) = &show.name {
+                sessions.retain(|s| s.name == *name);
+                if sessions.is_empty() {
+                    return Err(Failure::Wrong(format!("{}: no session is called `{name}`", process.name())));
+                }
+            }
+            status::show_sessions(process, &sessions, common)
+        }),
+    }
+}
+
+fn create_in_all(create: &Create, common: &Common) -> Result<Outcome, Failure> {
+    let mut plan = create.options.plan(&create.name, &create.rules)?;
+    let mut outputs = create.options.outputs(&create.name, &create.target.chosen()?)?.into_iter();
+    create.target.each(|process| {
+        plan.output = outputs.next();
+        let state: SessionState = process.demand(&Request::Create(Box::new(plan.clone())))?;
+        report(process, &state, "created", common)
+    })
+}
+
+fn each(named: &Named, done: &str, common: &Common, request: fn(SessionName) -> Request) -> Result<Outcome, Failure> {
+    named.target.each(|process| {
+        let state: SessionState = process.demand(&request(SessionName { session: named.name.clone() }))?;
+        report(process, &state, done, common)
+    })
+}
+
+fn report(process: &Process, state: &SessionState, done: &str, common: &Common) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if common.json {
+        writeln!(out, "{}", json!({ "pid": process.is.pid, done: state }))?;
+        return Ok(());
+    }
+    write!(out, "{}: session {} {done}", process.name(), state.name)?;
+    if done == "created" {
+        write!(out, ", {}", status::probes(state.probes, "matched"))?;
+    } else {
+        write!(out, ", {}", status::Count(state))?;
+    }
+    match &state.output {
+        Some(output) => writeln!(out, ", in {}", output.display())?,
+        None => writeln!(out)?,
+    }
+    if done == "created" {
+        state.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+    }
+    Ok(())
+}

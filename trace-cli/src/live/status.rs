@@ -1,0 +1,189 @@
+//! `ringtrace status`: what is recorded and lost.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use serde_json::json;
+use trace_control::protocol::{Losses, Request, SessionState, Status};
+use trace_control::units;
+
+use super::process::Process;
+use super::target::Target;
+use super::text::{Bytes, Rate, age, table};
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+
+/// Shows what each session records and loses: events, rates, bytes, memory, and losses by cause.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Time over which rates are measured.
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = units::duration)]
+    over: Duration,
+
+    /// Show it again and again, until the process ends or this command is interrupted.
+    #[arg(long)]
+    follow: bool,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    let mut processes = arguments.target.chosen()?;
+    let mut before = ask(&mut processes)?;
+    loop {
+        let has_sessions = before.iter().any(|status| !status.sessions.is_empty());
+        if has_sessions || arguments.follow {
+            std::thread::sleep(arguments.over);
+        }
+        let now = match ask(&mut processes) {
+            Ok(now) => now,
+            Err(Failure::Process { error, .. }) if arguments.follow && Process::has_ended(&error) => {
+                return Ok(Outcome::Complete);
+            }
+            Err(failure) => return Err(failure),
+        };
+        for ((before, now), process) in before.iter().zip(&now).zip(&processes) {
+            show(process, before, now, common)?;
+        }
+        if !arguments.follow {
+            return Ok(Outcome::Complete);
+        }
+        before = now;
+    }
+}
+
+fn ask(processes: &mut [Process]) -> Result<Vec<Status>, Failure> {
+    processes.iter_mut().map(|process| process.demand(&Request::Status)).collect()
+}
+
+/// Events and bytes per second between two looks.
+fn rates(before: &Status, now: &Status, session: &SessionState) -> Option<(f64, f64)> {
+    let earlier = before.sessions.iter().find(|s| s.name == session.name && s.age_ns <= session.age_ns)?;
+    let seconds = now.now_ns.checked_sub(before.now_ns).filter(|ns| *ns > 0)? as f64 / 1e9;
+    let of = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+    Some((of(session.events, earlier.events), of(session.bytes, earlier.bytes)))
+}
+
+fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if common.json {
+        for session in &now.sessions {
+            let (events, bytes) = rates(before, now, session).unwrap_or_default();
+            let line = json!({
+                "pid": process.is.pid, "now_ns": now.now_ns, "session": session,
+                "events_per_second": events, "bytes_per_second": bytes,
+            });
+            writeln!(out, "{line}")?;
+        }
+        out.flush()?;
+        return Ok(());
+    }
+    let memory = format!("{} of {}", Bytes(now.process.memory), Bytes(now.process.memory_ceiling));
+    writeln!(out, "{}: {} tracepoints, {memory} ring memory mapped", process.name(), now.process.tracepoints)?;
+    if now.sessions.is_empty() {
+        writeln!(out, "no session: `ringtrace record`, `ringtrace enable` and `ringtrace session create` make one")?;
+        return Ok(());
+    }
+    let row = |session: &SessionState| {
+        let rate = rates(before, now, session).map_or_else(|| "-".to_owned(), |(events, _)| Rate(events).to_string());
+        vec![
+            session.name.clone(),
+            state(session).to_owned(),
+            session.events.to_string(),
+            rate,
+            Bytes(session.written).to_string(),
+            format!("{} / {}", Bytes(session.resident), Bytes(session.memory)),
+            losses(&session.lost),
+        ]
+    };
+    let headings = ["SESSION", "STATE", ">EVENTS", ">RATE", ">WRITTEN", ">RESIDENT / MAPPED", "LOST"];
+    write!(out, "{}", table(&headings, now.sessions.iter().map(row).collect()))?;
+    out.flush()?;
+    for session in &now.sessions {
+        if let Some(failure) = &session.failure {
+            complain(format_args!("session {}: {failure}", session.name));
+        }
+    }
+    Ok(())
+}
+
+fn state(session: &SessionState) -> &'static str {
+    match session {
+        SessionState { failure: Some(_), .. } => "failed",
+        SessionState { recording: true, .. } => "records",
+        _ => "stopped",
+    }
+}
+
+/// `1 probe`, `2 probes`.
+pub(super) fn probes(count: usize, verb: &str) -> String {
+    if count == 1 { format!("1 probe {verb}") } else { format!("{count} probes {verb}") }
+}
+
+/// Losses with their causes; `0` where there are none.
+pub(super) fn losses(lost: &Losses) -> String {
+    let causes = [
+        (lost.full, "full"),
+        (lost.overwritten, "overwritten"),
+        (lost.too_large, "too large"),
+        (lost.nested, "nested"),
+        (lost.no_buffer, "no buffer"),
+        (lost.panicked, "panicked"),
+        (lost.uncommitted, "uncommitted"),
+    ];
+    let named: Vec<String> =
+        causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}")).collect();
+    if named.is_empty() { "0".to_owned() } else { named.join(", ") }
+}
+
+/// What a session has recorded so far, in words.
+pub(super) struct Count<'a>(pub(super) &'a SessionState);
+
+impl fmt::Display for Count<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(state) = self;
+        write!(f, "{} events, {}, {} lost", state.events, Bytes(state.bytes), losses(&state.lost))?;
+        if state.cut > 0 {
+            write!(f, ", {} with a value cut", state.cut)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sessions with their rules, one paragraph each.
+pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common: &Common) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if sessions.is_empty() && !common.json {
+        writeln!(out, "{}: no session", process.name())?;
+    }
+    for session in sessions {
+        if common.json {
+            writeln!(out, "{}", json!({ "pid": process.is.pid, "session": session }))?;
+            continue;
+        }
+        let bound = if session.bound { ", ends with the command that made it" } else { "" };
+        writeln!(out, "{}: session {}, {}{bound}", process.name(), session.name, state(session))?;
+        writeln!(out, "  rules:    {}", probes(session.probes, "match"))?;
+        session.rules.iter().try_for_each(|rule| writeln!(out, "    {rule}"))?;
+        let context = if session.context.is_empty() { "none".to_owned() } else { session.context.join(", ") };
+        writeln!(out, "  records:  {} mode, {} headers, context {context}", session.mode, session.header)?;
+        let (resident, mapped) = (Bytes(session.resident), Bytes(session.memory));
+        writeln!(out, "  memory:   {resident} resident of {mapped} mapped, {} ring buffers", session.buffers)?;
+        writeln!(out, "  recorded: {} in {}", Count(session), age(Duration::from_nanos(session.age_ns)))?;
+        match &session.output {
+            Some(output) => writeln!(out, "  trace:    {}", output.display())?,
+            None => writeln!(out, "  trace:    printed on the process's standard error stream")?,
+        }
+        for warning in &session.warnings {
+            writeln!(out, "  warning:  {warning}")?;
+        }
+        if let Some(failure) = &session.failure {
+            writeln!(out, "  failure:  {failure}")?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Which processes a verb is about.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trace_control::place::{self, Image};
+
+use super::process::Process;
+use crate::failure::{Failure, complain};
+
+/// Options that say which processes a verb is about.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct Target {
+    /// Process: its number, or the name of its program (then all of that name). May be repeated. Without it, the only process
+    /// that can be traced.
+    #[arg(short, long = "process", value_name = "PID|NAME", display_order = 800)]
+    process: Vec<String>,
+
+    /// Run-time directory of the processes, such as one of a container that is mounted here. Without it, those of this user:
+    /// $XDG_RUNTIME_DIR/ringtrace, /dev/shm/ringtrace-UID, /tmp/ringtrace-UID.
+    #[arg(long, value_name = "DIR", display_order = 801)]
+    dir: Option<PathBuf>,
+}
+
+impl Target {
+    /// Returns every process image there is, alive or not.
+    pub(super) fn images(&self) -> Result<Vec<Image>, Failure> {
+        let mut found = Vec::new();
+        match &self.dir {
+            Some(dir) => {
+                // $XDG_RUNTIME_DIR itself is as good.
+                let below = dir.join("ringtrace");
+                let base: &Path = if below.is_dir() { &below } else { dir };
+                found = place::images_of_owner(base).map_err(|error| Failure::file(base, error))?;
+            }
+            None => {
+                for base in place::searched() {
+                    match place::images(&base) {
+                        Ok(images) => found.extend(images),
+                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                            complain(format_args!("warning: {}: {error}", base.display()));
+                        }
+                        Err(_) => {} // it is not there
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns every process that answers; what does not answer is told to `silent`.
+    pub(super) fn all(&self, mut silent: impl FnMut(Image, trace_control::Error)) -> Result<Vec<Process>, Failure> {
+        let mut processes = Vec::new();
+        for image in self.images()? {
+            match Process::meet(image.clone()) {
+                Ok(process) => processes.push(process),
+                Err(error) => silent(image, error),
+            }
+        }
+        Ok(processes)
+    }
+
+    /// Returns the processes that are meant: at least one.
+    pub(super) fn chosen(&self) -> Result<Vec<Process>, Failure> {
+        let mut silent = Vec::new();
+        let mut all = self.all(|image, error| silent.push((image, error)))?;
+        if self.process.is_empty() {
+            return match all.len() {
+                1 => Ok(all),
+                0 => Err(Failure::NoProcess(nothing(&silent))),
+                _ => Err(Failure::NoProcess(format!("several processes can be traced: choose by -p\n{}", table(&all)))),
+            };
+        }
+        let mut chosen = BTreeSet::new();
+        for wanted in &self.process {
+            let matching: Vec<u32> = match wanted.parse::<u32>() {
+                Ok(pid) => all.iter().map(|p| p.is.pid).filter(|p| *p == pid).collect(),
+                Err(_) => all.iter().filter(|p| p.is.program == *wanted).map(|p| p.is.pid).collect(),
+            };
+            if matching.is_empty() {
+                return Err(Failure::NoProcess(missing(wanted, &all, &silent)));
+            }
+            chosen.extend(matching);
+        }
+        all.retain(|process| chosen.contains(&process.is.pid));
+        Ok(all)
+    }
+
+    /// Runs `work` for each chosen process. Where there are several, one that fails does not keep the others from it.
+    pub(super) fn each(&self, mut work: impl FnMut(&mut Process) -> Result<(), Failure>) -> Result<crate::Outcome, Failure> {
+        let mut processes = self.chosen()?;
+        let several = processes.len() > 1;
+        let (mut done, mut last) = (0, None);
+        for process in &mut processes {
+            match work(process) {
+                Ok(()) => done += 1,
+                Err(failure) if several && !failure.is_output() => {
+                    if let Some(earlier) = last.replace(failure) {
+                        complain(format_args!("error: {earlier}"));
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        match last {
+            None => Ok(crate::Outcome::Complete),
+            Some(failure) if done == 0 => Err(failure),
+            Some(failure) => {
+                complain(format_args!("error: {failure}"));
+                Ok(crate::Outcome::Partial)
+            }
+        }
+    }
+}
+
+fn nothing(silent: &[(Image, trace_control::Error)]) -> String {
+    let mut text = String::from(
+        "no process can be traced\n  a program can be while it runs, if it calls ringtrace::init() and RINGTRACE is not `off`",
+    );
+    for (image, error) in silent.iter().filter(|(image, _)| !image.is_dead()) {
+        text.push_str(&format!("\n  process {}: {error}", image.name.pid));
+    }
+    text
+}
+
+fn table(processes: &[Process]) -> String {
+    let lines = processes.iter().map(|p| format!("  {:>7}  {}", p.is.pid, p.is.command.join(" ")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Says why the process that was asked for is not among them.
+fn missing(wanted: &str, all: &[Process], silent: &[(Image, trace_control::Error)]) -> String {
+    if let Ok(pid) = wanted.parse::<u32>() {
+        if let Some((image, error)) = silent.iter().find(|(image, _)| image.name.pid == pid) {
+            return if image.is_dead() {
+                format!("process {pid} has ended; `ringtrace ps --dead` shows what it left")
+            } else {
+                format!("process {pid}: {error}")
+            };
+        }
+        return match super::text::why_not_traceable(pid) {
+            Some(why) => format!("process {pid} cannot be traced: {why}"),
+            None => format!("there is no process {pid}"),
+        };
+    }
+    let near = super::text::near(wanted, all.iter().map(|p| p.is.program.as_str()));
+    let hint = if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("`, `")) };
+    let others = if all.is_empty() { nothing(silent) } else { format!("these can be traced:\n{}", table(all)) };
+    format!("no program called `{wanted}` can be traced{hint}\n{others}")
+}

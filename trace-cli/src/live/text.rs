@@ -1,0 +1,97 @@
+//! Numbers, tables and hints for people.
+
+use std::fmt;
+use std::fs;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+/// A number of bytes, in units of 1024.
+pub(super) struct Bytes(pub(super) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+            if value < 1024.0 || unit == "TiB" {
+                return match unit {
+                    "B" => write!(f, "{} B", self.0),
+                    _ => write!(f, "{value:.1} {unit}"),
+                };
+            }
+            value /= 1024.0;
+        }
+        Ok(())
+    }
+}
+
+/// Events in a second.
+pub(super) struct Rate(pub(super) f64);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            rate if rate >= 1e6 => write!(f, "{:.1} M/s", rate / 1e6),
+            rate if rate >= 1e3 => write!(f, "{:.1} k/s", rate / 1e3),
+            rate => write!(f, "{rate:.0} /s"),
+        }
+    }
+}
+
+/// How long something has lasted.
+pub(super) fn age(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..=59 => format!("{:.1} s", duration.as_secs_f64()),
+        60..=3599 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// A table without lines. Columns whose heading begins with `>` are aligned right.
+pub(super) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(headings.iter().map(|h| h.trim_start_matches('>')));
+    table.add_rows(rows);
+    for (column, heading) in table.column_iter_mut().zip(headings) {
+        column.set_padding((0, 2));
+        if heading.starts_with('>') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines = table.to_string();
+    lines.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// The names most like `wanted`.
+pub(super) fn near<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    match trace_registry::registry::find(&trace_registry::Glob::new(wanted), Vec::from_iter(names).into_iter(), |n| n.to_string())
+    {
+        trace_registry::registry::Match::NoneByName { near } => near,
+        _ => Vec::new(),
+    }
+}
+
+/// Why a process of this machine has no agent; `None`: there is no such process.
+pub(super) fn why_not_traceable(pid: u32) -> Option<String> {
+    let process = format!("/proc/{pid}");
+    let program = fs::read_to_string(format!("{process}/comm")).ok()?.trim().to_owned();
+    let environment = fs::read(format!("{process}/environ"));
+    let Ok(environment) = environment else {
+        return Some(format!("{program} is another user's"));
+    };
+    let value = |name: &str| {
+        let prefix = format!("{name}=");
+        let of = |entry: &[u8]| Some(String::from_utf8_lossy(entry.strip_prefix(prefix.as_bytes())?).into_owned());
+        environment.split(|byte| *byte == 0).find_map(of)
+    };
+    if value("RINGTRACE").is_some_and(|v| matches!(v.trim(), "off" | "0")) {
+        return Some(format!("{program} was started with RINGTRACE=off"));
+    }
+    let is_agent = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).is_ok_and(|n| n.trim() == "ringtrace-agent");
+    if fs::read_dir(format!("{process}/task")).ok()?.flatten().any(is_agent) {
+        let place = value("XDG_RUNTIME_DIR").map_or_else(String::new, |d| format!("; it has XDG_RUNTIME_DIR={d}: try --dir {d}"));
+        return Some(format!("{program} has an agent, but no directory of it was found{place}"));
+    }
+    Some(format!("{program} does not call ringtrace::init(), or has no ringtrace in it"))
+}

@@ -1,0 +1,293 @@
+//! The verbs about programs that run, against one.
+
+mod common;
+#[path = "../../tests/common/mod.rs"]
+mod traces;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Place, Program, eventually, is_program, orders, text};
+use ringtrace::tracepoint;
+use serde_json::Value;
+use traces::read_by_both;
+
+#[tracepoint(record)]
+fn counted(number: u64);
+
+#[tracepoint(record)]
+fn texted(text: &str);
+
+/// Nobody records it.
+#[tracepoint]
+fn unprobed(number: u64);
+
+const PROGRAM: &str = "program";
+
+/// The program of these tests: `count N` fires N events of each kind, the numbers going on from before.
+#[test]
+fn program() {
+    if !is_program(PROGRAM) {
+        return;
+    }
+    ringtrace::init();
+    let mut next = 0;
+    for order in orders() {
+        match order.split_once(' ') {
+            Some(("count", count)) => {
+                let end = next + count.parse::<u64>().expect("a number");
+                for number in next..end {
+                    counted(number);
+                    texted("some text");
+                    unprobed(number);
+                }
+                next = end;
+            }
+            Some(("loop", seconds)) => {
+                let begin = std::time::Instant::now();
+                while begin.elapsed() < Duration::from_secs_f64(seconds.parse().expect("a number")) {
+                    counted(next);
+                    next += 1;
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+            _ if order == "close" => {
+                for descriptor in 3..1024 {
+                    // SAFETY: the mistake under test.
+                    #[expect(unsafe_code, reason = "closes descriptors that it does not own")]
+                    unsafe {
+                        libc::close(descriptor)
+                    };
+                }
+            }
+            _ => panic!("{order}?"),
+        }
+        println!("done");
+    }
+}
+
+#[test]
+fn a_program_is_listed_with_what_can_be_traced_in_it() {
+    let place = Place::new();
+    let program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    let listed = &place.json(&["ps"])[0]["process"];
+    assert_eq!((listed["pid"].as_u64(), listed["tracepoints"].as_u64()), (Some(program.pid().into()), Some(3)));
+    let table = place.succeed(&["ps"]);
+    assert!(table.contains("TRACEPOINTS") && table.contains(&program.pid().to_string()), "{table}");
+
+    let all = place.json(&["list"]);
+    let names: Vec<&str> = all.iter().filter_map(|line| line["tracepoint"]["name"].as_str()).collect();
+    assert_eq!(names, ["live:counted", "live:texted", "live:unprobed"]);
+    let counted = &all[0]["tracepoint"];
+    assert_eq!(counted["signature"], "fn counted(number: u64)");
+    assert!(counted["location"].as_str().is_some_and(|l| l.contains("live.rs:")));
+    assert_eq!(counted["probes"][0]["fields"][0], serde_json::json!({ "name": "number", "type": "u64" }));
+    assert_eq!(all[2]["tracepoint"]["probes"], serde_json::json!([]));
+    let shown = place.succeed(&["list", "unprobed"]);
+    assert!(shown.contains("no probe is linked") && !shown.contains("texted"), "{shown}");
+    let (code, message) = place.fail(&["list", "cuonted"]);
+    assert!(code == 1 && message.contains("did you mean `live:counted`?"), "{message}");
+
+    // What lies on disk is the user's alone.
+    let mut directories = vec![place.runtime()];
+    while let Some(directory) = directories.pop() {
+        assert_eq!(std::fs::metadata(&directory).expect("it").permissions().mode() & 0o777, 0o700);
+        for entry in std::fs::read_dir(&directory).expect("a directory").flatten() {
+            let kind = entry.file_type().expect("its kind");
+            if kind.is_dir() {
+                directories.push(entry.path());
+            } else {
+                assert_eq!(entry.metadata().expect("it").permissions().mode() & 0o777, 0o600, "{}", entry.path().display());
+            }
+        }
+    }
+    program.end();
+    assert!(std::fs::read_dir(place.runtime()).expect("it").next().is_none(), "something was left");
+    let (code, message) = place.fail(&["list"]);
+    assert!(code == 4 && message.contains("no process can be traced"), "{message}");
+}
+
+fn numbers(place: &Place, trace: &str) -> Vec<u64> {
+    let contents = read_by_both(&place.here().join(trace));
+    assert_eq!(contents.discarded, 0);
+    contents.numbers("live:counted", "number")
+}
+
+#[test]
+fn rules_change_while_it_runs_and_the_trace_holds_exactly_what_they_select() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    let created = place.succeed(&["session", "create", "all", "-r", "live:*", "-o", "all"]);
+    assert!(created.contains("session all created, 2 probes matched"), "{created}");
+    place.succeed(&["session", "create", "some", "-o", "some", "--overwrite", "--memory", "4M"]);
+    program.tell("count 10");
+    place.succeed(&["enable", "-s", "some", "counted"]);
+    program.tell("count 100");
+    place.succeed(&["disable", "-s", "some", "counted"]);
+    place.succeed(&["disable", "-s", "all", "texted"]);
+    program.tell("count 1000");
+
+    let status = place.json(&["status", "--over", "1ms"]);
+    let of = |name: &str| status.iter().map(|s| &s["session"]).find(|s| s["name"] == name).cloned().unwrap_or(Value::Null);
+    assert_eq!((of("all")["events"].as_u64(), of("some")["events"].as_u64()), (Some(1110 + 110), Some(100)));
+    assert_eq!(of("some")["mode"], "overwrite");
+    assert_eq!(of("all")["rules"], serde_json::json!(["live:*", "!texted"]));
+    assert!(of("some")["resident"].as_u64().is_some_and(|bytes| bytes > 0 && bytes <= 4 << 20), "{status:?}");
+    let shown = place.succeed(&["session", "show", "all"]);
+    assert!(shown.contains("live:*") && shown.contains("!texted") && shown.contains("discard mode"), "{shown}");
+    let listed = place.json(&["list", "counted"]);
+    assert_eq!(listed[0]["tracepoint"]["probes"][0]["sessions"], serde_json::json!(["all"]));
+
+    place.succeed(&["session", "stop", "all"]);
+    program.tell("count 5");
+    place.succeed(&["session", "start", "all"]);
+    program.tell("count 5");
+    place.succeed(&["session", "destroy", "all"]);
+    place.succeed(&["session", "destroy", "some"]);
+    program.end();
+    assert_eq!(numbers(&place, "all"), (0..1110).chain(1115..1120).collect::<Vec<_>>());
+    assert_eq!(numbers(&place, "some"), (10..110).collect::<Vec<_>>());
+}
+
+#[test]
+fn enable_alone_begins_the_default_session() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    program.tell("count 10");
+    let said = text(&place.run(&["enable", "counted"]).stderr);
+    assert!(said.contains("recording into ") && said.contains("session destroy default"), "{said}");
+    program.tell("count 10");
+    place.succeed(&["enable", "texted"]);
+    program.tell("count 1");
+    // It is complete when the program ends.
+    program.end();
+    let traces: Vec<_> = std::fs::read_dir(place.here()).expect("it").flatten().map(|e| e.path()).collect();
+    assert_eq!(traces.len(), 1);
+    assert_eq!(read_by_both(&traces[0]).counts.values().copied().collect::<Vec<_>>(), [11, 1]);
+}
+
+#[test]
+fn a_recording_ends_with_the_command() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    let sessions = || place.json(&["ps"])[0]["process"]["sessions"].as_array().map_or(0, Vec::len);
+    // By its own limit.
+    let line = place.json(&["record", "counted", "--for", "1ms", "-o", "short"]);
+    assert_eq!((&line[0]["ended"], sessions()), (&false.into(), 0));
+    // By signals: one that it can take, and one that it cannot.
+    for (signal, trace) in [(libc::SIGINT, "interrupted"), (libc::SIGKILL, "killed")] {
+        let mut command = place.ringtrace(&["record", "counted", "-o", trace]);
+        let mut recording = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        eventually("it records", || sessions() == 1);
+        program.tell("count 100");
+        // SAFETY: a process of ours that has not been waited for.
+        #[expect(unsafe_code, reason = "kill(2)")]
+        unsafe {
+            libc::kill(recording.id() as i32, signal)
+        };
+        let status = recording.wait().expect("it ends");
+        assert_eq!(status.success(), signal == libc::SIGINT);
+        eventually("the session ends", || sessions() == 0);
+        assert_eq!(numbers(&place, trace).len(), 100);
+    }
+    // By the end of the program.
+    let recording = place.ringtrace(&["record", "-o", "ended"]).stdout(Stdio::piped()).spawn().expect("it starts");
+    eventually("it records", || sessions() == 1);
+    program.tell("count 100");
+    program.end();
+    let output = recording.wait_with_output().expect("it ends");
+    assert!(output.status.success() && text(&output.stdout).contains("the process has ended"), "{output:?}");
+    assert_eq!(read_by_both(&place.here().join("ended")).events(), 200);
+}
+
+#[test]
+fn hits_are_counted_while_somebody_looks() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    let mut command = place.ringtrace(&["list", "counted", "--hits", "1s", "--json"]);
+    let looking = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    program.tell("loop 2");
+    let line: Value = serde_json::from_slice(&looking.wait_with_output().expect("it ends").stdout).expect("JSON");
+    assert!(line["hits"][0]["count"].as_u64().is_some_and(|count| count > 0), "{line}");
+    let listed = place.json(&["list", "counted"]);
+    assert_eq!(listed[0]["tracepoint"]["on"], false);
+}
+
+#[test]
+fn several_processes_are_told_apart() {
+    let place = Place::new();
+    let mut programs = [Program::start(&place, PROGRAM), Program::start(&place, PROGRAM)];
+    eventually("the agents listen", || place.json(&["ps"]).len() == 2);
+    let pids = programs.each_ref().map(|p| p.pid().to_string());
+    let (code, message) = place.fail(&["status"]);
+    assert!(code == 4 && pids.iter().all(|pid| message.contains(pid)) && message.contains("-p"), "{message}");
+    let (code, message) = place.fail(&["status", "-p", "1"]);
+    assert!(code == 4 && message.contains("process 1 "), "{message}");
+    let (code, message) = place.fail(&["status", "-p", "livf-0"]);
+    assert!(code == 4 && message.contains("no program called `livf-0`"), "{message}");
+    place.succeed(&["session", "create", "-r", "counted", "-o", "one", "-p", &pids[0]]);
+    programs.iter_mut().for_each(|p| drop(p.tell("count 7")));
+    // One has it, and the other does not: partly done.
+    let output = place.run(&["session", "stop", "-p", &pids[0], "-p", &pids[1]]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no session is called `default`"));
+    assert_eq!(numbers(&place, "one").len(), 7);
+    // By name, both, each into a directory of its own.
+    let program = place.json(&["ps"])[0]["process"]["program"].as_str().expect("a name").to_owned();
+    place.succeed(&["session", "create", "both", "-r", "counted", "-o", "both", "-p", &program]);
+    programs.iter_mut().for_each(|p| drop(p.tell("count 3")));
+    place.succeed(&["session", "destroy", "both", "-p", &program]);
+    for pid in &pids {
+        assert_eq!(numbers(&place, &format!("both/{program}-{pid}")), [7, 8, 9]);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_says_why() {
+    let place = Place::new();
+    let (code, message) = place.fail(&["ps"]);
+    assert!(code == 1 && message.contains("ringtrace"), "{message}");
+    let _program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.run(&["ps"]).status.success() && place.json(&["ps"]).len() == 1);
+    place.succeed(&["session", "create", "taken", "-o", "taken"]);
+    for (arguments, phrases) in [
+        (&["session", "create", "taken"][..], &["a session called `taken` exists already"][..]),
+        (&["session", "create", "a/b"], &["cannot name a session"]),
+        (&["session", "create", "small", "-m", "1K"], &["too small", "×"]),
+        (&["session", "create", "odd", "--context", "vtdi"], &["no context field is called `vtdi`", "vpid"]),
+        (&["session", "create", "lost", "-o", "/proc/nowhere"], &["/proc/nowhere"]),
+        (&["session", "destroy", "nobody"], &["no session is called `nobody`; there are: taken"]),
+        (&["session", "show", "nobody"], &["no session is called `nobody`"]),
+        (&["enable", "-s", "taken", "live:* levle info"], &["expected `level`", "^"]),
+        (&["enable", "-s", "taken", "cuonted"], &["no probe is called `cuonted`; did you mean `live:counted`?"]),
+        (&["enable", "-s", "taken", "unprobed"], &["live:unprobed is declared at", "no probe for it is linked"]),
+        (&["disable", "counted"], &["no session is called `default`"]),
+    ] {
+        let (code, message) = place.fail(arguments);
+        assert_eq!(code, 1, "{arguments:?}: {message}");
+        phrases.iter().for_each(|phrase| assert!(message.contains(phrase), "{arguments:?}: {message}"));
+    }
+    assert_eq!(place.run(&["record", "--for", "soon"]).status.code(), Some(2));
+    let warned = text(&place.run(&["enable", "-s", "taken", "nothing:*"]).stderr);
+    assert!(warned.contains("`nothing:*` matches no probe"), "{warned}");
+}
+
+#[test]
+fn a_program_that_closes_all_descriptors_stays_reachable() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    program.tell("close");
+    eventually("the agent listens again", || place.run(&["ps", "--json"]).stdout.contains(&b'{'));
+    place.succeed(&["session", "create", "-r", "counted", "-o", "after"]);
+    program.tell("count 10");
+    place.succeed(&["session", "destroy"]);
+    program.end();
+    assert_eq!(numbers(&place, "after").len(), 10);
+}

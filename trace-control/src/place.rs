@@ -1,0 +1,290 @@
+//! Where the files of a program lie while it runs.
+//!
+//! ```text
+//! $XDG_RUNTIME_DIR/ringtrace/        0700, the user's own; else /dev/shm/ringtrace-UID/, else /tmp/ringtrace-UID/
+//!   PID-STARTTIME-ID/                0700, one process image; ID: 8 random hexadecimal digits
+//!     control                        0600, the agent's socket
+//!     SESSION/…                      rings and journal of a session
+//! ```
+//!
+//! exec(2) keeps PID and start time, and two run times in one process (a program's and a plugin's) share them; the random ID
+//! keeps them apart.
+//!
+//! # Invariants
+//!
+//! - PL-1: A directory is used only if it is no link, belongs to the user and is closed to others; so nobody else can have put
+//!   anything into it, and what lies below it needs no further check.
+//! - PL-2: A socket gets its final name when it listens already. So one that refuses a connection has no process any more.
+
+use rustix::fs::{FileType, Mode, OFlags};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Name of the agent's socket in the directory of its process image.
+pub const SOCKET: &str = "control";
+/// Its name until it listens.
+const UNFINISHED: &str = "control.new";
+
+/// Returns the directories that may hold the user's process images, the best first.
+pub fn bases() -> Vec<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|d| Path::new(&d).join("ringtrace"));
+    let shared = ["/dev/shm", "/tmp"].map(|parent| PathBuf::from(format!("{parent}/ringtrace-{uid}")));
+    runtime.into_iter().filter(|d| d.is_absolute()).chain(shared).collect()
+}
+
+/// Returns where to look for programs: [`bases`], and where those of the user's other sessions put themselves.
+pub fn searched() -> Vec<PathBuf> {
+    let mut found = bases();
+    let login = PathBuf::from(format!("/run/user/{}/ringtrace", rustix::process::geteuid().as_raw()));
+    if !found.contains(&login) {
+        found.push(login);
+    }
+    found
+}
+
+/// Creates a directory that is nobody else's, or checks that an existing one is none (PL-1).
+///
+/// # Errors
+///
+/// It cannot be created; it is a link or no directory, belongs to somebody else, or is open to others (`PermissionDenied`).
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::EXIST) => check_private(path, rustix::process::geteuid().as_raw()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Checks that a directory belongs to `owner` alone (PL-1).
+fn check_private(path: &Path, owner: u32) -> io::Result<()> {
+    let stat = rustix::fs::lstat(path)?;
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    if !is_directory || stat.st_uid != owner || stat.st_mode & 0o077 != 0 {
+        let problem = "it must be a directory of this user, closed to others: somebody may have put it there; remove it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    Ok(())
+}
+
+/// What tells process images apart: the name of their directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ImageName {
+    /// Process ID, in the process's own namespace.
+    pub pid: u32,
+    /// Clock ticks from boot to the start of the process, as in proc_pid_stat(5).
+    pub start_time: u64,
+    /// Random.
+    pub id: u32,
+}
+
+impl fmt::Display for ImageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{:08x}", self.pid, self.start_time, self.id)
+    }
+}
+
+impl FromStr for ImageName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('-');
+        let (Some(pid), Some(start), Some(id), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+            return Err(());
+        };
+        let name = ImageName {
+            pid: pid.parse().map_err(drop)?,
+            start_time: start.parse().map_err(drop)?,
+            id: u32::from_str_radix(id, 16).map_err(drop)?,
+        };
+        // One spelling each: `+1`, `01` and capitals are no names of ours.
+        if name.to_string() == text { Ok(name) } else { Err(()) }
+    }
+}
+
+/// The directory of a process image.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Its name.
+    pub name: ImageName,
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+/// Returns the process images below a directory of this user, by name.
+///
+/// # Errors
+///
+/// `NotFound` where there is no such directory; otherwise as for [`private_directory`].
+pub fn images(base: &Path) -> io::Result<Vec<Image>> {
+    images_of(base, rustix::process::geteuid().as_raw())
+}
+
+/// Returns the process images below a directory of whatever user, which the caller chose and may read.
+///
+/// # Errors
+///
+/// As for [`images`].
+pub fn images_of_owner(base: &Path) -> io::Result<Vec<Image>> {
+    images_of(base, rustix::fs::stat(base)?.st_uid)
+}
+
+fn images_of(base: &Path, owner: u32) -> io::Result<Vec<Image>> {
+    check_private(base, owner)?;
+    let mut found: Vec<Image> = std::fs::read_dir(base)?
+        .flatten()
+        .filter_map(|entry| Some(Image { name: entry.file_name().to_str()?.parse().ok()?, path: entry.path() }))
+        .filter(|image| check_private(&image.path, owner).is_ok())
+        .collect();
+    found.sort_by_key(|image| image.name);
+    Ok(found)
+}
+
+impl Image {
+    /// Connects to the agent.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: the process has no agent. `ConnectionRefused`: it has ended (PL-2).
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        by_short_path(&self.path, |directory| UnixStream::connect(directory.join(SOCKET)))
+    }
+
+    /// Whether it has an agent's socket whose process has ended.
+    pub fn is_dead(&self) -> bool {
+        self.connect().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
+    /// Names of the sessions whose rings lie here.
+    pub fn sessions(&self) -> Vec<String> {
+        let has_rings = |path: &Path| path.join("rings").is_file();
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter(|e| has_rings(&e.path())).filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// Removes what an agent left that has ended, where there is nothing to recover. Returns whether the directory is gone.
+    pub fn remove_if_empty(&self) -> bool {
+        if self.is_dead() && self.sessions().is_empty() {
+            let _ = std::fs::remove_file(self.path.join(SOCKET));
+            let _ = std::fs::remove_file(self.path.join(UNFINISHED));
+            // Fails where there is anything else.
+            return std::fs::remove_dir(&self.path).is_ok();
+        }
+        false
+    }
+}
+
+/// Listens in `directory`, which is [private](private_directory), under [`SOCKET`]; in place of an earlier socket.
+///
+/// # Errors
+///
+/// The socket cannot be made.
+pub fn listen(directory: &Path) -> io::Result<UnixListener> {
+    by_short_path(directory, |short| {
+        let unfinished = short.join(UNFINISHED);
+        match std::fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&unfinished)?;
+        let finish = || {
+            std::fs::set_permissions(&unfinished, std::fs::Permissions::from_mode(0o600))?;
+            listener.set_nonblocking(true)?;
+            std::fs::rename(&unfinished, short.join(SOCKET)) // PL-2
+        };
+        if let Err(error) = finish() {
+            let _ = std::fs::remove_file(&unfinished);
+            return Err(error);
+        }
+        Ok(listener)
+    })
+}
+
+/// Whether `path` is a socket.
+pub fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
+}
+
+/// Runs `work` with a path of `directory` that is short enough for a socket's name, which unix(7) limits to 108 bytes.
+fn by_short_path<T>(directory: &Path, work: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if directory.as_os_str().len() + 1 + UNFINISHED.len() < 108 {
+        return work(directory);
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = File::from(rustix::fs::open(directory, flags, Mode::empty())?);
+    work(&PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn names_round_trip(pid: u32, start_time: u64, id: u32) {
+            let name = ImageName { pid, start_time, id };
+            prop_assert_eq!(name.to_string().parse(), Ok(name));
+        }
+
+        #[test]
+        fn only_our_names_are_parsed(text in "[-+0-9a-fA-F]{0,24}") {
+            if let Ok(name) = text.parse::<ImageName>() {
+                prop_assert_eq!(name.to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn directories_of_others_are_refused() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| parent.path().join(name);
+        private_directory(&at("own")).expect("it is made");
+        private_directory(&at("own")).expect("it is there");
+        assert_eq!(std::fs::metadata(at("own")).expect("it").permissions().mode() & 0o777, 0o700);
+        std::os::unix::fs::symlink(at("own"), at("link")).expect("a link");
+        std::fs::write(at("file"), "").expect("a file");
+        std::fs::create_dir(at("open")).expect("a directory");
+        std::fs::set_permissions(at("open"), std::fs::Permissions::from_mode(0o755)).expect("its mode");
+        for name in ["link", "file", "open"] {
+            let error = private_directory(&at(name)).expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_socket_is_closed_to_others_however_deep_it_lies() {
+        let parent = tempfile::tempdir().expect("a directory");
+        for depth in [1, 12] {
+            let base = parent.path().join("a-long-name-of-a-directory/".repeat(depth));
+            std::fs::create_dir_all(&base).expect("directories");
+            std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o700)).expect("its mode");
+            let name = ImageName { pid: 1, start_time: 2, id: 3 };
+            private_directory(&base.join(name.to_string())).expect("a directory");
+            let image = images(&base).expect("images").pop().expect("one");
+            assert_eq!(image.name, name);
+            assert!(!image.is_dead() && !image.remove_if_empty(), "there is no socket yet");
+            let listener = listen(&image.path).expect("a socket");
+            let path = image.path.join(SOCKET);
+            assert!(is_socket(&path));
+            assert_eq!(std::fs::metadata(&path).expect("it").permissions().mode() & 0o777, 0o600);
+            image.connect().expect("it listens");
+            assert!(!image.remove_if_empty());
+            drop(listener);
+            std::fs::create_dir(image.path.join("session")).expect("a directory");
+            std::fs::write(image.path.join("session/rings"), "").expect("a file");
+            assert!(image.is_dead() && !image.remove_if_empty(), "there are rings to recover");
+            std::fs::remove_dir_all(image.path.join("session")).expect("it goes");
+            assert!(image.remove_if_empty() && !image.path.exists());
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! What is said over the control socket: one JSON object per line, a request and then its answer.
+//!
+//! ```text
+//! → {"v":1,"id":7,"do":"enable","with":{"session":"default","rules":"storage:*"}}
+//! ← {"v":1,"id":7,"ok":{"session":"default","probes":12,"warnings":[]}}
+//! ← {"v":1,"id":7,"error":{"kind":"rule","message":"…"}}
+//! ```
+//!
+//! Requests of one connection are answered in their order. `id` is any JSON value, and returned. An answer may have members
+//! that this version does not know; a request may not: what it asks for would silently not be done.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Version of the protocol. A change that an older peer would misunderstand changes it.
+pub const VERSION: u32 = 1;
+/// Most bytes of a request, its line end included.
+pub const LONGEST_REQUEST: usize = 64 << 10;
+
+/// A request's line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope {
+    /// [`VERSION`].
+    pub v: u32,
+    /// Returned with the answer.
+    #[serde(default)]
+    pub id: Value,
+    /// What to do: a name of [`Request::NAMES`].
+    #[serde(rename = "do")]
+    pub verb: String,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub with: Value,
+}
+
+/// What a process can be asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", content = "with", rename_all = "kebab-case")]
+pub enum Request {
+    /// Who are you? → [`Process`].
+    Hello,
+    /// What can be traced? → [`Listing`].
+    List,
+    /// What is recorded and lost? → [`Status`].
+    Status,
+    /// Make a session and start it. → [`SessionState`].
+    Create(Box<SessionPlan>),
+    /// Record what rules match. → [`Changed`].
+    Enable(Rules),
+    /// Record it no longer. → [`Changed`].
+    Disable(Rules),
+    /// Record again after `stop`. → [`SessionState`].
+    Start(SessionName),
+    /// Stop recording and deliver. → [`SessionState`].
+    Stop(SessionName),
+    /// Stop, deliver, and forget the session. → [`SessionState`].
+    Destroy(SessionName),
+    /// Count events for a while. → [`Hits`].
+    Watch(Watch),
+    /// Why is an event recorded, or not? → [`Diagnosis`].
+    Why(Why),
+    /// Is anything wrong with tracing here? → [`Diagnosis`].
+    Doctor,
+}
+
+impl Request {
+    /// The names of all requests.
+    pub const NAMES: [&str; 12] =
+        ["hello", "list", "status", "create", "enable", "disable", "start", "stop", "destroy", "watch", "why", "doctor"];
+
+    /// Reads the request of an envelope.
+    ///
+    /// # Errors
+    ///
+    /// Another version, an unknown request, or arguments that do not belong to it.
+    pub fn of(envelope: Envelope) -> Result<Request, Refusal> {
+        let Envelope { v, verb, with, .. } = envelope;
+        if v != VERSION {
+            let message =
+                format!("this program speaks version {VERSION} of the control protocol, and the request is of version {v}");
+            return Err(Refusal::new(RefusalKind::Version, message));
+        }
+        if !Self::NAMES.contains(&verb.as_str()) {
+            let message = format!("unknown request `{verb}`; this program knows {}", Self::NAMES.join(", "));
+            return Err(Refusal::new(RefusalKind::UnknownRequest, message));
+        }
+        let mut object = serde_json::Map::from_iter([("do".to_owned(), Value::from(verb.as_str()))]);
+        if !with.is_null() && with != Value::Object(serde_json::Map::new()) {
+            object.insert("with".to_owned(), with);
+        }
+        serde_json::from_value(Value::Object(object))
+            .map_err(|error| Refusal::new(RefusalKind::BadRequest, format!("`{verb}`: {error}")))
+    }
+
+    /// Returns the request as a line.
+    pub fn to_line(&self, id: u64) -> String {
+        // The types hold nothing that JSON cannot say.
+        let mut object = serde_json::to_value(self).unwrap_or_default();
+        object["v"] = VERSION.into();
+        object["id"] = id.into();
+        format!("{object}\n")
+    }
+}
+
+/// An answer's line.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// [`VERSION`] of the program.
+    pub v: u32,
+    /// The request's.
+    #[serde(default)]
+    pub id: Value,
+    /// What was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ok: Option<Value>,
+    /// Why it was not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Refusal>,
+}
+
+impl Answer {
+    /// Makes the line of an answer.
+    pub fn line(id: Value, result: Result<Value, Refusal>) -> String {
+        let (ok, error) = match result {
+            Ok(value) => (Some(value), None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        let answer = Answer { v: VERSION, id, ok, error };
+        format!("{}\n", serde_json::to_string(&answer).unwrap_or_default())
+    }
+
+    /// Returns what was asked for as its type.
+    ///
+    /// # Errors
+    ///
+    /// The refusal; or the answer is not of that form, which is one too.
+    pub fn read<T: DeserializeOwned>(self) -> Result<T, Refusal> {
+        match self {
+            Answer { error: Some(refusal), .. } => Err(refusal),
+            Answer { ok, .. } => serde_json::from_value(ok.unwrap_or_default())
+                .map_err(|error| Refusal::new(RefusalKind::Version, format!("the answer is not understood: {error}"))),
+        }
+    }
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// For programs.
+    pub kind: RefusalKind,
+    /// For people; may have several lines, the last of which points into a rule.
+    pub message: String,
+}
+
+impl Refusal {
+    /// Makes one.
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Refusal {
+        Refusal { kind, message: message.into() }
+    }
+}
+
+/// Kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// Peer and program speak different versions.
+    Version,
+    /// No such request.
+    UnknownRequest,
+    /// A line that is no request, or has wrong arguments.
+    BadRequest,
+    /// A line longer than [`LONGEST_REQUEST`].
+    TooLong,
+    /// Too many connections.
+    TooMany,
+    /// A rule is wrong, or names nothing.
+    Rule,
+    /// No session has the name.
+    NoSession,
+    /// Another session has the name.
+    SessionExists,
+    /// A memory ceiling is too small.
+    Memory,
+    /// A file or directory could not be used.
+    Io,
+    /// Tracing is off.
+    Off,
+    /// May succeed a little later.
+    Busy,
+    /// Anything else.
+    #[serde(other)]
+    Other,
+}
+
+/// A process that can be traced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process ID, in its own namespace.
+    pub pid: u32,
+    /// Clock ticks from boot to its start.
+    pub start_time: u64,
+    /// File name of the program.
+    pub program: String,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// Version of ringtrace in it.
+    pub ringtrace: String,
+    /// Its working directory.
+    pub directory: PathBuf,
+    /// Number of tracepoints.
+    pub tracepoints: usize,
+    /// Names of its sessions.
+    pub sessions: Vec<String>,
+    /// Bytes that the rings of all sessions map.
+    pub memory: u64,
+    /// Most bytes that they may map.
+    pub memory_ceiling: u64,
+}
+
+/// What can be traced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Listing {
+    /// The tracepoints, by name.
+    pub tracepoints: Vec<Tracepoint>,
+}
+
+/// A tracepoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tracepoint {
+    /// `crate:module::function`.
+    pub name: String,
+    /// As declared.
+    pub signature: String,
+    /// Source file and line of its declaration.
+    pub location: String,
+    /// Whether any probe of it runs.
+    pub on: bool,
+    /// Whether it may fire in signal handlers and allocators.
+    pub reentrant: bool,
+    /// Its probes. None: nothing can be recorded.
+    pub probes: Vec<Probe>,
+}
+
+/// A probe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The name that rules match and events have.
+    pub name: String,
+    /// Severity of its events.
+    pub level: String,
+    /// Source file and line.
+    pub location: String,
+    /// Whether it makes events; otherwise it only acts.
+    pub records: bool,
+    /// Fields of its events.
+    pub fields: Vec<Field>,
+    /// Sessions that record it now.
+    pub sessions: Vec<String>,
+    /// How often it panicked. After the first time it is detached.
+    pub panics: u64,
+}
+
+/// A field of an event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Its type, as `ringtrace formats` says it.
+    #[serde(rename = "type")]
+    pub class: String,
+    /// Its unit; empty: none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// Whether it is left out unless a session asks for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sensitive: bool,
+}
+
+/// What is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// When, in ns of CLOCK_MONOTONIC.
+    pub now_ns: u64,
+    /// The process.
+    pub process: Process,
+    /// Its sessions.
+    pub sessions: Vec<SessionState>,
+}
+
+/// A session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SessionState {
+    /// Its name.
+    pub name: String,
+    /// Whether it records now.
+    pub recording: bool,
+    /// Whether it ends with the connection that made it.
+    pub bound: bool,
+    /// Its rules, in their order.
+    pub rules: Vec<String>,
+    /// Number of probes that its rules match.
+    pub probes: usize,
+    /// `discard` or `overwrite`.
+    pub mode: String,
+    /// Context fields of each record.
+    pub context: Vec<String>,
+    /// `compact` or `large`.
+    pub header: String,
+    /// Where the trace is written; `None`: it is printed.
+    pub output: Option<PathBuf>,
+    /// Where the rings lie; `None`: in memory without a name.
+    pub rings: Option<PathBuf>,
+    /// For how long it has existed, in ns.
+    pub age_ns: u64,
+    /// Events recorded.
+    pub events: u64,
+    /// Bytes of those delivered.
+    pub bytes: u64,
+    /// Bytes written to the output.
+    pub written: u64,
+    /// Bytes that its rings map.
+    pub memory: u64,
+    /// Bytes of memory that these take at the moment.
+    pub resident: u64,
+    /// Number of ring buffers.
+    pub buffers: u32,
+    /// Events lost, by cause.
+    pub lost: Losses,
+    /// Recorded events of which a value was cut to fit.
+    pub cut: u64,
+    /// What it found questionable.
+    pub warnings: Vec<String>,
+    /// Why it can record no more.
+    pub failure: Option<String>,
+}
+
+/// Events lost, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// All causes.
+    pub total: u64,
+    /// The rings were full.
+    pub full: u64,
+    /// Overwritten by later ones.
+    pub overwritten: u64,
+    /// Larger than a record may be.
+    pub too_large: u64,
+    /// Nested too deeply.
+    pub nested: u64,
+    /// No ring for their CPU.
+    pub no_buffer: u64,
+    /// Their probe panicked.
+    pub panicked: u64,
+    /// Never completed.
+    pub uncommitted: u64,
+}
+
+/// What a session is to be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionPlan {
+    /// Its name.
+    pub session: String,
+    /// Its rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
+    /// Keeps the newest events when the rings are full.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overwrite: bool,
+    /// Memory ceiling in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Size of the sub-buffers in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_buffer: Option<u32>,
+    /// Context fields of each record: `vtid`, `vpid`, `cpu`, `thread-name`. None given: the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Vec<String>>,
+    /// `fast`, `ordered` or `os`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
+    /// Records sensitive fields as they are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sensitive: bool,
+    /// Directory of the trace: absolute, or from the process's working directory. None: `./NAME-TIME.ringtrace` there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<PathBuf>,
+    /// The session ends with the connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bound: bool,
+}
+
+/// Rules for a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// Its name.
+    pub session: String,
+    /// Separated by `;`.
+    pub rules: String,
+}
+
+/// A session's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionName {
+    /// Its name.
+    pub session: String,
+}
+
+/// What a change did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The session.
+    pub session: String,
+    /// Whether it records now; otherwise the rules wait for its start.
+    pub recording: bool,
+    /// Number of probes that the rules match.
+    pub probes: usize,
+    /// What is questionable about the rules.
+    pub warnings: Vec<String>,
+}
+
+/// What to count, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// Which probes.
+    pub rules: String,
+    /// For how many milliseconds, at most [`LONGEST_WATCH`].
+    pub ms: u64,
+}
+
+/// Most milliseconds that a watch takes.
+pub const LONGEST_WATCH: u64 = 60_000;
+
+/// How often probes made an event while they were watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hits {
+    /// For how long they were watched, in ns.
+    pub ns: u64,
+    /// By name of the probe; those without a hit too.
+    pub hits: Vec<Hit>,
+}
+
+/// How often a probe made an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hit {
+    /// Name of the probe.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// How long ago the last was, in ns; `None`: there was none.
+    pub last_ns: Option<u64>,
+}
+
+/// Which event to explain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Why {
+    /// Its name, or the unique end of it.
+    pub event: String,
+    /// For how many milliseconds to watch whether it fires.
+    pub ms: u64,
+}
+
+/// What was examined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// In the order in which they decide.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that was examined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What it is about, in a word.
+    pub about: String,
+    /// How it stands.
+    pub verdict: Verdict,
+    /// What was found.
+    pub says: String,
+    /// What to do; empty: nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remedy: String,
+}
+
+/// How something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// As it should be.
+    Good,
+    /// Worth knowing.
+    Note,
+    /// This is why nothing is recorded, or something else is wrong.
+    Bad,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(line: &str) -> Result<Request, Refusal> {
+        let envelope = serde_json::from_str(line).map_err(|e| Refusal::new(RefusalKind::BadRequest, e.to_string()))?;
+        Request::of(envelope)
+    }
+
+    #[test]
+    fn requests_round_trip_and_are_all_named() {
+        let session = || "default".to_owned();
+        let plan = SessionPlan { session: session(), rules: vec!["a:*".into()], memory: Some(1), ..SessionPlan::default() };
+        let requests = [
+            Request::Hello,
+            Request::List,
+            Request::Status,
+            Request::Create(Box::new(plan)),
+            Request::Enable(Rules { session: session(), rules: "a:*; !a:b".into() }),
+            Request::Disable(Rules { session: session(), rules: "a:b".into() }),
+            Request::Start(SessionName { session: session() }),
+            Request::Stop(SessionName { session: session() }),
+            Request::Destroy(SessionName { session: session() }),
+            Request::Watch(Watch { rules: "*".into(), ms: 100 }),
+            Request::Why(Why { event: "b".into(), ms: 100 }),
+            Request::Doctor,
+        ];
+        for (request, name) in requests.into_iter().zip(Request::NAMES) {
+            let line = request.to_line(7);
+            assert!(line.contains(&format!("\"do\":\"{name}\"")), "{line}");
+            assert_eq!(read(&line), Ok(request));
+        }
+    }
+
+    #[test]
+    fn refusals_name_what_is_wrong() {
+        for (line, kind, phrase) in [
+            (r#"{"v":1,"do":"erase"}"#, RefusalKind::UnknownRequest, "unknown request `erase`; this program knows hello, list"),
+            (
+                r#"{"v":2,"do":"hello"}"#,
+                RefusalKind::Version,
+                "version 1 of the control protocol, and the request is of version 2",
+            ),
+            (r#"{"v":1,"do":"stop"}"#, RefusalKind::BadRequest, "`stop`: "),
+            (r#"{"v":1,"do":"stop","with":{"sesion":"a"}}"#, RefusalKind::BadRequest, "unknown field `sesion`"),
+            (r#"{"v":1,"do":"hello","wiht":{}}"#, RefusalKind::BadRequest, "unknown field `wiht`"),
+            (r#"{"v":1}"#, RefusalKind::BadRequest, "missing field `do`"),
+            ("nonsense", RefusalKind::BadRequest, ""),
+        ] {
+            let refusal = read(line).expect_err(line);
+            assert!(refusal.kind == kind && refusal.message.contains(phrase), "{line}: {refusal:?}");
+        }
+        assert_eq!(read(r#"{"v":1,"do":"hello","with":{}}"#), Ok(Request::Hello));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_reading_panic(line in ".{0,200}", verb in "[a-z]{0,8}", with in "[\\[\\]{}\",:0-9a-z]{0,60}") {
+            let _ = read(&line);
+            let _ = read(&format!(r#"{{"v":1,"do":"{verb}","with":{with}}}"#));
+            for name in Request::NAMES {
+                let _ = read(&format!(r#"{{"v":1,"do":"{name}","with":{with}}}"#));
+            }
+        }
+    }
+}

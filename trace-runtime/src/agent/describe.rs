@@ -1,0 +1,134 @@
+//! What there is, in the words of the protocol.
+
+use crate::attach::{self, NamedProbe};
+use crate::builder::CEILING;
+use crate::process;
+use crate::rcu::lock;
+use crate::recording::Recording;
+use crate::ring_buffer::{HeaderKind, Mode};
+use std::time::Duration;
+use trace_control::protocol as words;
+use trace_registry::format::Type;
+use trace_registry::registry;
+use trace_registry::sync::Ordering;
+
+pub(super) fn process() -> words::Process {
+    let sessions = attach::sessions();
+    let name = process::image_name();
+    words::Process {
+        pid: name.pid,
+        start_time: name.start_time,
+        program: process::program(),
+        command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+        ringtrace: env!("CARGO_PKG_VERSION").to_owned(),
+        directory: std::env::current_dir().unwrap_or_default(),
+        tracepoints: registry::tracepoints().len(),
+        sessions: sessions.iter().map(|s| s.name.clone()).collect(),
+        memory: sessions.iter().map(|s| s.memory).sum(),
+        memory_ceiling: CEILING.load(Ordering::Relaxed),
+    }
+}
+
+pub(super) fn listing() -> words::Listing {
+    let sessions = attach::sessions();
+    let describe = |named: &NamedProbe| words::Probe {
+        name: named.name.clone(),
+        level: named.probe.level.to_string(),
+        location: named.probe.location.to_string(),
+        records: named.probe.class.is_some(),
+        fields: named.probe.class.map_or(&[][..], |class| class.fields).iter().map(field).collect(),
+        sessions: sessions.iter().filter(|s| s.is_recording() && s.wants(named)).map(|s| s.name.clone()).collect(),
+        panics: named.probe.panics.load(Ordering::Relaxed),
+    };
+    let mut tracepoints: Vec<words::Tracepoint> = registry::tracepoints()
+        .iter()
+        .map(|tracepoint| {
+            let site = attach::sites().iter().find(|s| std::ptr::eq(s.tracepoint, tracepoint));
+            words::Tracepoint {
+                name: tracepoint.name.to_string(),
+                // As the compiler prints it, which breaks lines where it likes.
+                signature: tracepoint.signature.split_whitespace().collect::<Vec<_>>().join(" ").replace(", )", ")"),
+                location: tracepoint.location.to_string(),
+                on: tracepoint.gate.is_on(),
+                reentrant: tracepoint.reentrant,
+                probes: site.map_or(&[][..], |s| &s.probes).iter().map(describe).collect(),
+            }
+        })
+        .collect();
+    tracepoints.sort_by(|a, b| a.name.cmp(&b.name));
+    words::Listing { tracepoints }
+}
+
+fn field(field: &trace_registry::field::FieldDescriptor) -> words::Field {
+    words::Field {
+        name: field.name.to_owned(),
+        class: Type(&field.class).to_string(),
+        unit: field.unit.to_owned(),
+        sensitive: field.sensitive,
+    }
+}
+
+pub(super) fn status(describe: impl Fn(&Recording) -> words::SessionState) -> words::Status {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
+    words::Status {
+        now_ns: nanoseconds(now),
+        process: process(),
+        sessions: attach::sessions().iter().map(|s| describe(s)).collect(),
+    }
+}
+
+pub(super) fn session(session: &Recording) -> words::SessionState {
+    let statistics = session.statistics();
+    let lost = statistics.lost;
+    let core = &session.channel.core;
+    words::SessionState {
+        name: session.name.clone(),
+        recording: session.is_recording(),
+        bound: false,
+        rules: session.rules(),
+        probes: attach::probes().filter(|p| session.wants(p)).count(),
+        mode: match core.settings().mode {
+            Mode::Discard => "discard",
+            Mode::Overwrite => "overwrite",
+        }
+        .to_owned(),
+        context: session.channel.context.names().map(str::to_owned).collect(),
+        header: match session.channel.header {
+            HeaderKind::Compact => "compact",
+            HeaderKind::Large => "large",
+        }
+        .to_owned(),
+        output: session.path.as_deref().map(absolute),
+        rings: session.rings_path(),
+        age_ns: nanoseconds(session.begun.elapsed()),
+        events: statistics.events,
+        bytes: statistics.bytes,
+        written: statistics.written,
+        memory: statistics.memory,
+        resident: session.resident(),
+        buffers: statistics.buffers,
+        lost: words::Losses {
+            total: lost.total(),
+            full: lost.full,
+            overwritten: lost.overwritten,
+            too_large: lost.too_large,
+            nested: lost.nested,
+            no_buffer: lost.no_buffer,
+            panicked: lost.panicked,
+            uncommitted: lost.uncommitted,
+        },
+        cut: statistics.cut,
+        warnings: lock(&session.warnings).clone(),
+        failure: session.failure().map(|e| crate::error::Chain(&e).to_string()),
+    }
+}
+
+/// As it is seen from where the process is now: a program that changed its directory since is told a wrong one.
+fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

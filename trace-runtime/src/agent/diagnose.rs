@@ -1,0 +1,258 @@
+//! Why an event is recorded or not, and whether anything is wrong with tracing in this process.
+
+use crate::attach::{self, NamedProbe};
+use crate::process;
+use crate::rcu::lock;
+use crate::recording::Recording;
+use crate::rule::Rule;
+use std::fmt::Write as _;
+use trace_control::protocol::{Diagnosis, Finding, Hits, Verdict};
+use trace_registry::Glob;
+use trace_registry::registry::{self, Match};
+use trace_registry::sync::Ordering;
+
+/// So many tracepoints without a probe are named.
+const NAMED: usize = 20;
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, verdict: Verdict, about: &str, says: impl Into<String>, remedy: impl Into<String>) {
+        self.0.push(Finding { about: about.to_owned(), verdict, says: says.into(), remedy: remedy.into() });
+    }
+
+    fn good(&mut self, about: &str, says: impl Into<String>) {
+        self.add(Verdict::Good, about, says, "");
+    }
+}
+
+/// Examines an event. Returns its probe too, where its hits are worth counting.
+pub(super) fn why(event: &str) -> (Option<&'static NamedProbe>, Diagnosis) {
+    let mut found = Findings::default();
+    let probe = examine(event, &mut found);
+    (probe, Diagnosis { findings: found.0 })
+}
+
+fn examine(event: &str, found: &mut Findings) -> Option<&'static NamedProbe> {
+    let named = match registry::find(&Glob::new(event), attach::probes(), |p| p.name.clone()) {
+        Match::Some(probes) if probes.len() == 1 || Glob::new(event).is_exact() => probes[0],
+        Match::Some(probes) => {
+            let names: Vec<&str> = probes.iter().map(|p| p.name.as_str()).take(NAMED).collect();
+            found.add(Verdict::Bad, "name", format!("`{event}` matches {} events", probes.len()), "ask for one of them");
+            names.into_iter().for_each(|name| found.add(Verdict::Note, "name", name, ""));
+            return None;
+        }
+        Match::Ambiguous { candidates } => {
+            let says = format!("`{event}` is the end of more than one name: {}", candidates.join(", "));
+            found.add(Verdict::Bad, "name", says, "give the whole name");
+            return None;
+        }
+        Match::NoneByGlob | Match::NoneByName { .. } => {
+            no_probe(event, found);
+            return None;
+        }
+    };
+    let probe = named.probe;
+    let tracepoint = (probe.tracepoint)();
+    found.good("tracepoint", format!("{} is declared at {}", tracepoint.name, tracepoint.location));
+    found.good("probe", format!("{} is linked, from {}, at level {}", named.name, probe.location, probe.level));
+    if let Some(twin) = registry::duplicates().into_iter().find(|d| d.name == named.name) {
+        let says = format!("two probes are called {}, at {} and {}", twin.name, twin.first.location, twin.second.location);
+        found.add(Verdict::Note, "probe", says, "give one of them `name = \"…\"`");
+    }
+    if probe.panics.load(Ordering::Relaxed) > 0 {
+        let remedy = "mend the probe, and start the program again";
+        found.add(Verdict::Bad, "probe", "it panicked, and is detached for good", remedy);
+        return None;
+    }
+    if probe.class.is_none() {
+        found.add(Verdict::Note, "probe", "it returns `()`: it acts, and records no event", "");
+    }
+    let sessions = attach::sessions();
+    if sessions.is_empty() {
+        let remedy = format!("ringtrace record '{}'", named.name);
+        found.add(Verdict::Bad, "sessions", "there is no session, so nothing is recorded", remedy);
+    }
+    sessions.iter().for_each(|session| in_session(session, named, found));
+    Some(named).filter(|_| probe.class.is_some())
+}
+
+fn no_probe(event: &str, found: &mut Findings) {
+    match registry::find(&Glob::new(event), registry::tracepoints().iter(), |t| t.name.to_string()) {
+        Match::Some(tracepoints) => {
+            for tracepoint in tracepoints {
+                found.good("tracepoint", format!("{} is declared at {}", tracepoint.name, tracepoint.location));
+                let says = "no probe for it is linked, so there is nothing to record";
+                let remedy = "name the crate that has it once (use storage_probes as _;), or declare it #[tracepoint(record)]";
+                found.add(Verdict::Bad, "probe", says, remedy);
+            }
+        }
+        other => {
+            let near = match other {
+                Match::NoneByName { near } if !near.is_empty() => format!("; did you mean `{}`?", near.join("`, `")),
+                _ => match registry::find(&Glob::new(event), attach::probes(), |p| p.name.clone()) {
+                    Match::NoneByName { near } if !near.is_empty() => format!("; did you mean `{}`?", near.join("`, `")),
+                    _ => String::new(),
+                },
+            };
+            let says = format!("no tracepoint and no probe of this program is called `{event}`{near}");
+            let remedy = "`ringtrace list` shows all; a crate that is named nowhere in the program is not linked \
+                          (use the_crate as _;)";
+            found.add(Verdict::Bad, "name", says, remedy);
+        }
+    }
+}
+
+fn in_session(session: &Recording, named: &NamedProbe, found: &mut Findings) {
+    let name = &session.name;
+    let about = format!("session {name}");
+    let (decides, gated) = session.with_rules(|rules| {
+        let decides = rules.iter().rev().find(|r| r.matches(named.probe, &named.name)).cloned();
+        let gated = rules.iter().rev().find(|r| !r.excludes && r.glob.matches(&named.name)).cloned();
+        (decides, gated)
+    });
+    match (decides, gated) {
+        (Some(rule), _) if rule.excludes => {
+            let says = format!("the rule `{rule}` leaves it out");
+            found.add(Verdict::Bad, &about, says, format!("ringtrace enable -s {name} '{}'", named.name));
+        }
+        (Some(rule), _) => recorded(session, named, &rule, &about, found),
+        (None, Some(rule)) => {
+            let says = format!("its level {} is less severe than the rule `{rule}` takes", named.probe.level);
+            let remedy = format!("ringtrace enable -s {name} '{} level {}'", rule.glob, named.probe.level);
+            found.add(Verdict::Bad, &about, says, remedy);
+        }
+        (None, None) => {
+            let remedy = format!("ringtrace enable -s {name} '{}'", named.name);
+            found.add(Verdict::Note, &about, "none of its rules matches", remedy);
+        }
+    }
+}
+
+fn recorded(session: &Recording, named: &NamedProbe, rule: &Rule, about: &str, found: &mut Findings) {
+    if let Some(failure) = session.failure() {
+        let remedy = format!("mend the cause, then `ringtrace session destroy -s {}` and make it anew", session.name);
+        return found.add(Verdict::Bad, about, crate::error::Chain(&failure).to_string(), remedy);
+    }
+    if !session.is_recording() {
+        let remedy = format!("ringtrace session start {}", session.name);
+        return found.add(Verdict::Bad, about, format!("the rule `{rule}` matches, but the session is stopped"), remedy);
+    }
+    if named.probe.class.is_some() && named.probe.least > session.channel.payload_limit() {
+        let says = format!("an event takes at least {} bytes, a record {}", named.probe.least, session.channel.payload_limit());
+        return found.add(Verdict::Bad, about, says, "give the session larger sub-buffers");
+    }
+    let (head, tail) = (format!("the rule `{rule}` takes it"), session.path.as_ref().map(|p| format!(" into {}", p.display())));
+    found.good(about, head + &tail.unwrap_or_else(|| ", and it is printed".to_owned()));
+    losses(session, about, found);
+}
+
+fn losses(session: &Recording, about: &str, found: &mut Findings) {
+    let statistics = session.statistics();
+    if statistics.lost.total() > 0 {
+        let says = format!("of all its events: {statistics}");
+        let remedy = if statistics.lost.full > 0 {
+            "give the session more memory, or record fewer events"
+        } else {
+            "`ringtrace status` shows the causes"
+        };
+        found.add(Verdict::Note, about, says, remedy);
+    }
+}
+
+/// Says whether the event happens at all.
+pub(super) fn add_hits(found: &mut Diagnosis, hits: &Hits) {
+    let mut findings = Findings(std::mem::take(&mut found.findings));
+    for hit in &hits.hits {
+        let seconds = hits.ns as f64 / 1e9;
+        if hit.count == 0 {
+            let says = format!("its tracepoint did not make an event within {seconds:.1} s");
+            let remedy = "is that code reached? does the probe return `None`? watch for longer with --for";
+            findings.add(Verdict::Bad, "hits", says, remedy);
+        } else {
+            let last = hit.last_ns.unwrap_or(0) as f64 / 1e6;
+            findings.good("hits", format!("{} events within {seconds:.1} s, the last {last:.1} ms ago", hit.count));
+        }
+    }
+    found.findings = findings.0;
+}
+
+/// Examines the whole process.
+pub(super) fn doctor() -> Diagnosis {
+    let mut found = Findings::default();
+    registered(&mut found);
+    machine(&mut found);
+    let sessions = attach::sessions();
+    if sessions.is_empty() {
+        found.add(Verdict::Note, "sessions", "none", "ringtrace record '*'");
+    }
+    for session in sessions.iter() {
+        let about = format!("session {}", session.name);
+        if let Some(failure) = session.failure() {
+            found.add(Verdict::Bad, &about, crate::error::Chain(&failure).to_string(), "mend the cause, and make it anew");
+        }
+        let probes = attach::probes().filter(|p| session.wants(p)).count();
+        match (session.is_recording(), probes) {
+            (false, _) => found.add(Verdict::Note, &about, "stopped", format!("ringtrace session start {}", session.name)),
+            (true, 0) => found.add(Verdict::Bad, &about, "its rules match no probe", "`ringtrace list` shows all"),
+            (true, probes) => found.good(&about, format!("records the events of {probes} probes")),
+        }
+        lock(&session.warnings).iter().for_each(|warning| found.add(Verdict::Note, &about, warning, ""));
+        losses(session, &about, &mut found);
+    }
+    Diagnosis { findings: found.0 }
+}
+
+fn registered(found: &mut Findings) {
+    let (tracepoints, probes) = (registry::tracepoints().len(), registry::probes().len());
+    if tracepoints == 0 {
+        let remedy = "name the crates that declare them once (use the_crate as _;)";
+        found.add(Verdict::Bad, "tracepoints", "none is linked into this program", remedy);
+    } else {
+        found.good("tracepoints", format!("{tracepoints}, with {probes} probes"));
+    }
+    let probed: Vec<_> = attach::sites().iter().map(|s| s.tracepoint).collect();
+    let unprobed: Vec<_> = registry::tracepoints().iter().filter(|t| !probed.iter().any(|p| std::ptr::eq(*p, *t))).collect();
+    if let Some(first) = unprobed.first() {
+        let mut says = format!("{} without a probe: nothing of them can be recorded:", unprobed.len());
+        for tracepoint in unprobed.iter().take(NAMED) {
+            let _ = write!(says, "\n  {} ({})", tracepoint.name, tracepoint.location);
+        }
+        let krate = first.name.to_string();
+        let krate = krate.split(':').next().unwrap_or_default();
+        let remedy =
+            format!("name the crate with the probes once (use {krate}_probes as _;), or declare them #[tracepoint(record)]");
+        found.add(Verdict::Note, "tracepoints", says, remedy);
+    }
+    for twin in registry::duplicates() {
+        let says = format!("two are called {}, at {} and {}", twin.name, twin.first.location, twin.second.location);
+        found.add(Verdict::Note, "probes", says, "rules cannot tell them apart; give one of them `name = \"…\"`");
+    }
+    for named in attach::probes().filter(|p| p.probe.panics.load(Ordering::Relaxed) > 0) {
+        let says = format!("{} ({}) panicked and is detached", named.name, named.probe.location);
+        found.add(Verdict::Bad, "probes", says, "mend it, and start the program again");
+    }
+}
+
+fn machine(found: &mut Findings) {
+    let process = match process::current() {
+        Ok(process) => process,
+        Err(error) => return found.add(Verdict::Bad, "process", crate::error::Chain(&error).to_string(), ""),
+    };
+    if process.clock.is_counter() {
+        found.good("clock", "the processor's time stamp counter");
+    } else {
+        let says = "the operating system's: the time stamp counter is not the kernel's clock source; some 13 ns more per event";
+        found.add(Verdict::Note, "clock", says, "cat /sys/devices/system/clocksource/clocksource0/current_clocksource");
+    }
+    if trace_registry::sys::cpu_id() == u32::MAX {
+        let says = "none: all threads share one region, at some 20 ns more per event";
+        found.add(Verdict::Note, "restartable sequences", says, "they need Linux 4.18; valgrind and sanitizers have none");
+    } else if crate::sys::has_membarrier() {
+        found.good("restartable sequences", format!("on {} CPUs", process.cpus.len()));
+    } else {
+        let says = "membarrier(2) is refused, so that each event takes some 10 ns more";
+        found.add(Verdict::Note, "restartable sequences", says, "a seccomp policy may forbid it");
+    }
+}

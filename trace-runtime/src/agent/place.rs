@@ -1,0 +1,131 @@
+//! The agent's directory and its socket.
+
+use crate::process;
+use crate::rcu::lock;
+use crate::storage::OwnFile;
+use crate::sys;
+use rustix::net::SocketFlags;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use trace_control::place::{self, SOCKET};
+
+/// What the end of the process has to remove.
+enum Left {
+    /// Nothing yet.
+    Nothing,
+    /// This directory, made by this process.
+    Directory(PathBuf, u32),
+    /// The process ends: nothing is to be made any more.
+    Ended,
+}
+
+static LEFT: Mutex<Left> = Mutex::new(Left::Nothing);
+
+/// The directory of the process image, with a socket in it.
+pub(super) struct Place {
+    directory: PathBuf,
+    /// `None`: it could not be made again after the program closed it.
+    listener: Option<OwnFile>,
+}
+
+impl Place {
+    /// Makes the directory in the first base where that is possible, and listens there.
+    pub(super) fn take() -> io::Result<Place> {
+        let mut first = None;
+        for base in place::bases() {
+            match Self::take_in(&base) {
+                Ok(place) => {
+                    for image in place::images(&base).into_iter().flatten() {
+                        image.remove_if_empty();
+                    }
+                    return Ok(place);
+                }
+                Err(error) => {
+                    let told = io::Error::new(error.kind(), format!("{}: {error}", base.display()));
+                    // What somebody planted is worth more than a missing directory.
+                    if first.is_none() || error.kind() == io::ErrorKind::PermissionDenied {
+                        first = Some(told);
+                    }
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+    }
+
+    fn take_in(base: &std::path::Path) -> io::Result<Place> {
+        place::private_directory(base)?;
+        let directory = base.join(process::image_name().to_string());
+        let mut left = lock(&LEFT);
+        if matches!(*left, Left::Ended) {
+            return Err(io::Error::other("the process ends"));
+        }
+        // A session that ends removes the directory when it finds nothing there.
+        let mut attempts = 0;
+        let listener = loop {
+            let listener = place::private_directory(&directory).and_then(|()| place::listen(&directory));
+            match listener {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 16 => attempts += 1,
+                other => break other?,
+            }
+        };
+        let listener = OwnFile::new(File::from(OwnedFd::from(listener)))?;
+        if matches!(*left, Left::Nothing) {
+            sys::at_exit(remove);
+        }
+        *left = Left::Directory(directory.clone(), std::process::id());
+        Ok(Place { directory, listener: Some(listener) })
+    }
+
+    /// Listens anew where the program closed the socket, or somebody removed it.
+    pub(super) fn keep(&mut self) {
+        let is_open = self.listener.as_mut().is_some_and(|l| l.file().is_ok());
+        if is_open && place::is_socket(&self.directory.join(SOCKET)) {
+            return;
+        }
+        let left = lock(&LEFT);
+        if matches!(*left, Left::Directory(..)) {
+            let listener = place::private_directory(&self.directory).and_then(|()| place::listen(&self.directory));
+            // Where that fails, again in a second.
+            self.listener = listener.and_then(|l| OwnFile::new(File::from(OwnedFd::from(l)))).ok();
+        }
+    }
+
+    pub(super) fn listener(&self) -> Option<&File> {
+        self.listener.as_deref()
+    }
+
+    /// Returns the next connection of this user's, or of the superuser's (AG-1).
+    pub(super) fn accept(&mut self) -> Option<OwnFile> {
+        let listener = self.listener.as_mut()?.file().ok()?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        loop {
+            let socket = match rustix::net::accept_with(listener, flags) {
+                Ok(socket) => socket,
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => continue,
+                // Nobody waits; or there are no descriptors, until some connection ends.
+                Err(_) => return None,
+            };
+            let peer = rustix::net::sockopt::socket_peercred(&socket).ok();
+            let user = rustix::process::geteuid();
+            if peer.is_some_and(|p| p.uid == user || p.uid.is_root()) {
+                return OwnFile::new(File::from(socket)).ok();
+            }
+        }
+    }
+}
+
+/// At the end of the process: nobody is to wait for an agent that is gone.
+extern "C" fn remove() {
+    let left = std::mem::replace(&mut *lock(&LEFT), Left::Ended);
+    match left {
+        Left::Directory(directory, creator) if creator == std::process::id() => {
+            let _ = std::fs::remove_file(directory.join(SOCKET));
+            // Fails where rings are left to be recovered.
+            let _ = std::fs::remove_dir(directory);
+        }
+        _ => {}
+    }
+}

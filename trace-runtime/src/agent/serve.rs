@@ -1,0 +1,228 @@
+//! What the agent does for whom.
+
+use super::describe;
+use super::diagnose;
+use super::hits::Watched;
+use crate::attach::{self, NamedProbe};
+use crate::builder::{Builder, Clock};
+use crate::consumer::{self, Request as Wish};
+use crate::context::Context;
+use crate::error::{Chain, Error, Result};
+use crate::recording::Recording;
+use crate::session::Session;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+use trace_control::protocol::{
+    Changed, Diagnosis, Envelope, LONGEST_WATCH, Refusal, RefusalKind, Request, Rules, SessionPlan, SessionState,
+};
+
+type Answered = std::result::Result<Value, Refusal>;
+
+/// How a request is answered.
+pub(super) enum Reply {
+    Now(Answered),
+    Later(Waiting),
+}
+
+/// What an answer waits for.
+pub(super) enum Waiting {
+    /// The consumer's thread ends a recording.
+    Consumer(Receiver<Result<()>>, Arc<Recording>),
+    /// Events are counted.
+    Watch(Watched, Instant),
+    /// Events are counted; what was found before comes in front.
+    Why(Watched, Instant, Diagnosis),
+}
+
+impl Waiting {
+    /// Returns the answer, or what to wait on for.
+    pub(super) fn poll(self) -> std::result::Result<Answered, Waiting> {
+        match self {
+            Waiting::Consumer(receiver, recording) => match receiver.try_recv() {
+                Ok(Ok(())) => Ok(value(&describe::session(&recording))),
+                Ok(Err(error)) => Ok(Err(refusal(&error))),
+                Err(TryRecvError::Empty) => Err(Waiting::Consumer(receiver, recording)),
+                Err(TryRecvError::Disconnected) => {
+                    Ok(Err(Refusal::new(RefusalKind::Off, "the consumer's thread of this process has ended")))
+                }
+            },
+            Waiting::Watch(watched, until) if Instant::now() >= until => Ok(value(&watched.hits())),
+            Waiting::Why(watched, until, mut found) if Instant::now() >= until => {
+                diagnose::add_hits(&mut found, &watched.hits());
+                Ok(value(&found))
+            }
+            waiting => Err(waiting),
+        }
+    }
+}
+
+fn value(answer: &impl Serialize) -> Answered {
+    serde_json::to_value(answer).map_err(|error| Refusal::new(RefusalKind::Other, error.to_string()))
+}
+
+fn refusal(error: &Error) -> Refusal {
+    let kind = match error {
+        e if e.is_rule() => RefusalKind::Rule,
+        e if e.is_session_exists() => RefusalKind::SessionExists,
+        e if e.is_memory() => RefusalKind::Memory,
+        e if e.is_io() => RefusalKind::Io,
+        e if e.is_off() => RefusalKind::Off,
+        e if e.is_busy() => RefusalKind::Busy,
+        _ => RefusalKind::Other,
+    };
+    Refusal::new(kind, Chain(error).to_string())
+}
+
+/// What the agent knows of the sessions beside themselves.
+#[derive(Default)]
+pub(super) struct Sessions {
+    /// Those that end with a connection.
+    bound: HashSet<String>,
+}
+
+impl Sessions {
+    /// Does what is asked. Sessions that are to end with the connection are added to `bound`.
+    pub(super) fn serve(&mut self, envelope: Envelope, bound: &mut Vec<String>) -> Reply {
+        let request = match Request::of(envelope) {
+            Ok(request) => request,
+            Err(refusal) => return Reply::Now(Err(refusal)),
+        };
+        let answer = match request {
+            Request::Hello => value(&describe::process()),
+            Request::List => value(&describe::listing()),
+            Request::Status => value(&describe::status(|session| self.describe(session))),
+            Request::Create(plan) => self.create(*plan, bound),
+            Request::Enable(rules) => change(&rules, false),
+            Request::Disable(rules) => change(&rules, true),
+            Request::Start(name) => {
+                find(&name.session).and_then(|s| s.start().map_err(|e| refusal(&e)).and_then(|()| value(&self.describe(&s))))
+            }
+            Request::Stop(name) => return later(find(&name.session), Wish::Stop),
+            Request::Destroy(name) => {
+                self.bound.remove(&name.session);
+                bound.retain(|bound| *bound != name.session);
+                return later(find(&name.session).and_then(destroyable), |s, reply| Wish::Destroy(s, Some(reply)));
+            }
+            Request::Watch(watch) => match Watched::begin(&watch.rules) {
+                Ok(watched) => {
+                    let until = watched.begun() + Duration::from_millis(watch.ms.min(LONGEST_WATCH));
+                    return Reply::Later(Waiting::Watch(watched, until));
+                }
+                Err(error) => Err(refusal(&error)),
+            },
+            Request::Why(why) => return self.why(&why.event, Duration::from_millis(why.ms.min(LONGEST_WATCH))),
+            Request::Doctor => value(&diagnose::doctor()),
+        };
+        Reply::Now(answer)
+    }
+
+    fn describe(&self, session: &Recording) -> SessionState {
+        SessionState { bound: self.bound.contains(&session.name), ..describe::session(session) }
+    }
+
+    fn create(&mut self, plan: SessionPlan, bound: &mut Vec<String>) -> Answered {
+        let is_bound = plan.bound;
+        let session = builder(plan)?.for_agent().start().map_err(|e| refusal(&e))?.into_recording();
+        if is_bound {
+            bound.push(session.name.clone());
+            self.bound.insert(session.name.clone());
+        }
+        value(&self.describe(&session))
+    }
+
+    /// Ends the sessions of a connection that has ended.
+    pub(super) fn end_bound(&mut self, bound: &[String]) {
+        for name in bound {
+            self.bound.remove(name);
+            // Without anybody who waits for it.
+            let _ = find(name).map(|session| consumer::destroy(&session, false));
+        }
+    }
+
+    fn why(&self, event: &str, time: Duration) -> Reply {
+        let (probe, found): (Option<&'static NamedProbe>, Diagnosis) = diagnose::why(event);
+        match probe.map(|probe| Watched::of(std::iter::once(probe))) {
+            None => Reply::Now(value(&found)),
+            Some(Ok(watched)) => {
+                let until = watched.begun() + time;
+                Reply::Later(Waiting::Why(watched, until, found))
+            }
+            Some(Err(error)) => Reply::Now(Err(refusal(&error))),
+        }
+    }
+}
+
+fn find(name: &str) -> std::result::Result<Arc<Recording>, Refusal> {
+    let sessions = attach::sessions();
+    sessions.iter().find(|s| s.name == name).cloned().ok_or_else(|| {
+        let names: Vec<&str> = sessions.iter().map(|s| s.name.as_str()).collect();
+        let others = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+        Refusal::new(RefusalKind::NoSession, format!("no session is called `{name}`; {others}"))
+    })
+}
+
+/// A session that the program's own code holds ends when that lets it go.
+fn destroyable(session: Arc<Recording>) -> std::result::Result<Arc<Recording>, Refusal> {
+    if session.is_agents {
+        return Ok(session);
+    }
+    let message =
+        format!("the session `{}` belongs to the program's own code; it can be stopped, but not destroyed", session.name);
+    Err(Refusal::new(RefusalKind::Other, message))
+}
+
+fn later(
+    session: std::result::Result<Arc<Recording>, Refusal>,
+    wish: impl FnOnce(Arc<Recording>, std::sync::mpsc::Sender<Result<()>>) -> Wish,
+) -> Reply {
+    let asked = session.and_then(|session| {
+        let receiver = consumer::ask(|reply| wish(session.clone(), reply)).map_err(|e| refusal(&e))?;
+        Ok(Waiting::Consumer(receiver, session))
+    });
+    asked.map_or_else(|refusal| Reply::Now(Err(refusal)), Reply::Later)
+}
+
+fn change(rules: &Rules, exclude: bool) -> Answered {
+    let session = find(&rules.session)?;
+    let change = session.change(&rules.rules, exclude).map_err(|e| refusal(&e))?;
+    value(&Changed {
+        session: session.name.clone(),
+        recording: session.is_recording(),
+        probes: change.probes,
+        warnings: change.warnings,
+    })
+}
+
+fn builder(plan: SessionPlan) -> std::result::Result<Builder, Refusal> {
+    let bad = |message: String| Refusal::new(RefusalKind::BadRequest, message);
+    let mut builder = Session::builder(&plan.session);
+    for rules in &plan.rules {
+        builder = builder.enable(rules);
+    }
+    if plan.overwrite {
+        builder = builder.overwrite();
+    }
+    if let Some(bytes) = plan.memory {
+        builder = builder.memory(bytes);
+    }
+    if let Some(bytes) = plan.sub_buffer {
+        builder = builder.sub_buffer(bytes);
+    }
+    if let Some(names) = plan.context {
+        builder = builder.context(Context::named(names.iter().map(String::as_str)).map_err(bad)?);
+    }
+    if let Some(name) = plan.clock {
+        builder = builder.clock(Clock::named(&name).map_err(bad)?);
+    }
+    if plan.sensitive {
+        builder = builder.sensitive();
+    }
+    if let Some(path) = plan.output {
+        builder = builder.output(path);
+    }
+    Ok(builder)
+}
