@@ -251,10 +251,14 @@ fn several_processes_are_told_apart() {
 #[test]
 fn what_cannot_be_done_says_why() {
     let place = Place::new();
-    let (code, message) = place.fail(&["ps"]);
-    assert!(code == 1 && message.contains("ringtrace"), "{message}");
+    let (code, message) = place.fail(&["status"]);
+    assert!(code == 4 && message.contains("no process can be traced"), "{message}");
+    std::fs::set_permissions(place.runtime(), std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    let (code, message) = place.fail(&["status"]);
+    assert!(code == 1 && message.contains("closed to others"), "{message}");
+    std::fs::set_permissions(place.runtime(), std::fs::Permissions::from_mode(0o700)).expect("its mode");
     let _program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.run(&["ps"]).status.success() && place.json(&["ps"]).len() == 1);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     place.succeed(&["session", "create", "taken", "-o", "taken"]);
     for (arguments, phrases) in [
         (&["session", "create", "taken"][..], &["a session called `taken` exists already"][..]),

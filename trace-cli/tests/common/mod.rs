@@ -16,6 +16,9 @@ pub struct Place {
 impl Place {
     pub fn new() -> Place {
         let runtime = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+        // Here already, so that looking for programs does not depend on who is first.
+        let mut builder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700).create(runtime.path().join("ringtrace")).expect("it is made");
         Place { runtime, here: tempfile::tempdir().expect("a directory") }
     }
 
