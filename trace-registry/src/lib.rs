@@ -25,6 +25,8 @@ pub mod event_id;
 pub mod field;
 pub mod format;
 mod level;
+#[doc(hidden)]
+pub mod mutation;
 mod name;
 pub mod per_cpu;
 pub mod probe;

@@ -27,6 +27,7 @@
 
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use crate::sys;
+use crate::{is_mutated, mutation};
 use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::{self, NonNull};
@@ -173,6 +174,9 @@ fn enter() -> Option<Section> {
     }
     // Relaxed: a stale phase is what the writer's second pass is for.
     let phase = (STATE.phase.load(Ordering::Relaxed) & 1) as usize;
+    if is_mutated!(list_one_phase) && mutation::at_times(2048) {
+        mutation::widen(100_000);
+    }
     // SAFETY: behind the header lies at least one entry, and an entry has two phases.
     let counters = unsafe { header.add(1).cast::<PhaseCounters>().add(phase) };
     let section = Section { counters, here: PhantomData };
@@ -183,6 +187,11 @@ fn enter() -> Option<Section> {
 }
 
 impl Section {
+    /// Whether the writer has turned to the other phase since this one was chosen; for mutations.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.counters.as_ptr() as usize / size_of::<PhaseCounters>() % 2 != phase()
+    }
+
     /// The counters of this phase on `cpu`.
     ///
     /// # Safety
@@ -217,7 +226,8 @@ impl Section {
 
     #[inline(always)]
     fn count(self, side: Side) {
-        if !self.try_count(side) {
+        let is_broken = is_mutated!(list_mixed_words) && mutation::at_times(8);
+        if is_broken || !self.try_count(side) {
             self.count_slow(side);
         }
     }
@@ -225,7 +235,7 @@ impl Section {
     #[cold]
     #[inline(never)]
     fn count_slow(self, side: Side) {
-        if self.try_count(side) || self.try_count(side) {
+        if !is_mutated!(list_mixed_words) && (self.try_count(side) || self.try_count(side)) {
             return;
         }
         let cpu = sys::cpu_id();
@@ -233,6 +243,12 @@ impl Section {
         // SAFETY: `index` is below the number of entries, of which there is at least one.
         let counters = unsafe { self.on(index) };
         match side {
+            _ if is_mutated!(list_mixed_words) => {
+                // SAFETY: entry 0 is there.
+                let counters = unsafe { self.on(u32::from(index == 0 && STATE.entries.load(Ordering::Relaxed) > 1)) };
+                let word = if matches!(side, Side::Enter) { &counters.enter } else { &counters.leave };
+                word.fetch_add(1, Ordering::SeqCst);
+            }
             // SeqCst and the fence: RS-3 without a membarrier. Pairs with the writer's fence between its sums.
             Side::Enter => {
                 counters.enter_locked.fetch_add(1, Ordering::SeqCst);

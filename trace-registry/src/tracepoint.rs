@@ -17,6 +17,7 @@ use crate::probe::{Entry, Loss, ProbeList};
 use crate::read_side::{self, Section};
 use crate::sync::{AtomicPtr, Ordering};
 use crate::sys;
+use crate::{is_mutated, mutation};
 use core::ptr;
 
 /// How deep tracepoints nest in one thread (a probe, a signal handler, an allocator that traces) before firings are counted
@@ -149,8 +150,19 @@ static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);
 /// Async-signal-safe and wait-free, if `call` is.
 #[inline(always)]
 pub fn emit(gate: &Gate, call: impl Fn(&Entry)) {
+    let seen;
+    let gate = if is_mutated!(list_not_loaded_again) {
+        seen = Gate(AtomicPtr::new(gate.list()));
+        mutation::widen(200);
+        &seen
+    } else {
+        gate
+    };
     let run = |section: &Section| {
         if let Some(list) = ProbeList::of(gate, section) {
+            if is_mutated!(list_one_phase) && section.is_behind() {
+                mutation::widen(200_000);
+            }
             for entry in list.entries() {
                 call(entry);
             }

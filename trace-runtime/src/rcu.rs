@@ -13,6 +13,7 @@ use crate::error::{Kind, Result};
 use crate::sys;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use trace_registry::is_mutated;
 use trace_registry::read_side::{self, CpuCounters};
 use trace_registry::sync::{AtomicU64, Ordering, fence};
 
@@ -35,6 +36,9 @@ pub(crate) struct GracePeriod {
 impl GracePeriod {
     /// Begins one; WR-1: on the consumer's thread, which has at most one.
     pub(crate) fn begin() -> GracePeriod {
+        if is_mutated!(list_one_phase) {
+            return GracePeriod { phase: read_side::flip_phase(), is_second: true };
+        }
         // First the readers that took this phase before the last flip and counted themselves after it.
         GracePeriod { phase: read_side::phase() ^ 1, is_second: false }
     }
@@ -92,7 +96,7 @@ fn barrier() -> bool {
 /// Most objects that may wait for a grace period before [`admit`] refuses.
 const RETIRED_LIMIT: usize = 65_536;
 /// So many make the consumer's thread run a grace period without delay.
-pub(crate) const RETIRED_HASTE: usize = 1_024;
+pub(crate) const RETIRED_HASTE: usize = if cfg!(ringtrace_mutate) { 16 } else { 1_024 };
 
 static RETIRED: Mutex<Vec<Box<dyn Send>>> = Mutex::new(Vec::new());
 
@@ -141,7 +145,7 @@ impl Reclaimer {
             }
             self.under_way = Some((GracePeriod::begin(), objects)); // WR-3
         }
-        if self.under_way.as_mut().is_some_and(|(period, _)| period.wait(ROUND)) {
+        if self.under_way.as_mut().is_some_and(|(period, _)| is_mutated!(list_no_grace_period) || period.wait(ROUND)) {
             self.under_way = None; // drops the objects
         }
     }

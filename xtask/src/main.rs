@@ -7,6 +7,7 @@ mod golden;
 mod link_matrix;
 mod process;
 mod readme;
+mod stress;
 mod test;
 mod tidy;
 mod ui;
@@ -90,6 +91,18 @@ enum Verb {
         #[arg(last = true)]
         rest: Vec<String>,
     },
+    /// The stress test of the protocols: threads, signal handlers, forked and killed processes write, another process checks
+    /// every record.
+    ///
+    /// The last line is the result. With a mutation, it must fail: one step of a protocol is broken then.
+    Stress {
+        /// 10⁹ events in place of 10⁸.
+        #[arg(long)]
+        long: bool,
+        /// Break this step; the names are those in `trace-registry/src/mutation.rs`.
+        #[arg(long, value_name = "NAME", conflicts_with = "long")]
+        mutate: Option<String>,
+    },
     /// Everything, in order, with the time of each step; what `.ci/run` runs.
     Ci,
 }
@@ -117,6 +130,8 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::LinkMatrix { full } => Ok(link_matrix::run(full)?.close()),
         Verb::Bench { only, json, rest } => bench::run(only, json, rest),
         Verb::BenchRead { json, rest } => bench::read(json, rest),
+        Verb::Stress { mutate: Some(name), .. } => stress::mutated(&name),
+        Verb::Stress { long, mutate: None } => stress::run(long),
         Verb::Ci => Ok(ci::run()?.close()),
     }
 }

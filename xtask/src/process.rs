@@ -103,10 +103,15 @@ impl Cmd {
     }
 
     /// As [`passes`](Cmd::passes), without showing the command line.
-    pub(crate) fn passes_unshown(mut self) -> Result<bool> {
+    pub(crate) fn passes_unshown(self) -> Result<bool> {
+        Ok(self.status()? == Some(0))
+    }
+
+    /// Runs it with its output passed through. Returns its exit status; `None`: a signal ended it.
+    pub(crate) fn status(mut self) -> Result<Option<i32>> {
         let mut child = self.command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot run {self}"))?;
         let _watch = Watch::over(child.id(), self.limit);
-        Ok(child.wait()?.success())
+        Ok(child.wait()?.code())
     }
 
     /// Runs it as one check.

@@ -174,7 +174,8 @@ macro_rules! rseq_enter {
             ".popsection\n",
             "lea {tmp}, [rip + 77b]\n",
             "mov qword ptr fs:[{off} + 8], {tmp}\n",
-            "22:\n"
+            "22:\n",
+            $crate::mutated_asm!(unrestarted ["mov qword ptr fs:[{off} + 8], 0"] else []),
         )
     };
 }
@@ -186,14 +187,14 @@ macro_rules! rseq_leave {
     () => {
         concat!(
             "55:\n",
-            "mov qword ptr fs:[{off} + 8], 0\n",
+            $crate::mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[{off} + 8], 0"]),
             "mov {ok:e}, 1\n",
             "66:\n",
             ".pushsection __rseq_failure, \"ax\"\n",
             ".byte 0x0f, 0xb9, 0x3d\n", // ud1 signature(%rip), %edi
             ".long 0x53053053\n",
             "44:\n",
-            "mov qword ptr fs:[{off} + 8], 0\n",
+            $crate::mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[{off} + 8], 0"]),
             "xor {ok:e}, {ok:e}\n",
             "jmp 66b\n",
             ".popsection\n"

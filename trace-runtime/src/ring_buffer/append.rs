@@ -9,6 +9,7 @@ use super::sequence::{self, Hot, Store, Switch};
 use super::{ClockKind, Config, Mode};
 use trace_registry::field::Piece;
 use trace_registry::sync::{AtomicU64, Ordering};
+use trace_registry::{is_mutated, mutation};
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,6 +156,8 @@ unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, ids: u64, pi
                 }
                 false
             } else {
+                // The short form declined, and now fits: it was aborted, or another took the position.
+                buffer.control.count(Counter::Restarted);
                 let hot = core.hot_with(declined);
                 // SAFETY: RB-1, RB-4: the caller's duty. `hot` is a copy, which only the sequence and `declined` get.
                 let outcome = unsafe { sequence::append::<C>(&raw const hot, generation, ids, pieces, total, || now) };
@@ -202,10 +205,16 @@ fn close<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>
         expected: word.bits(),
         new: CommitWord::new(shape.boundary(position), 0).bits(),
         stamp_at: descriptor.end_ns.as_ptr(),
-        stores: &stores,
+        stores: &stores[..if is_mutated!(descriptor_after_commit) { 0 } else { stores.len() }],
     };
     // SAFETY: RB-1: the buffer is the core's. RB-6: readers look at these fields only when the position is beyond.
-    unsafe { sequence::switch::<C>(core.hot_ref(), generation, index, &switch, stamp::<C>(core)) }
+    let closed = unsafe { sequence::switch::<C>(core.hot_ref(), generation, index, &switch, stamp::<C>(core)) };
+    if is_mutated!(descriptor_after_commit) && closed {
+        mutation::widen(100);
+        // SAFETY: none: it is broken on purpose.
+        stores.iter().for_each(|store| unsafe { store.at.write_volatile(store.value) });
+    }
+    closed
 }
 
 /// Opens the sub-buffer at the boundary where `word` is. Returns whether this call did; `None`: the ring is full.
@@ -218,7 +227,7 @@ fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>,
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed); // RB-7: of sub-buffers that are closed
     // Descriptors count from 1, so the one before tells this one's number counted from 0.
     let sequence = load(&before.sequence);
-    if C::MODE == Mode::Discard {
+    if C::MODE == Mode::Discard && !is_mutated!(consumed_ignored) {
         // Acquire: the reader has finished with the bytes that are about to be written. Pairs with the Release store in
         // `Reader::consume`.
         //  - If this sees the new value, the reader's loads came before.

@@ -14,9 +14,6 @@ pub trait Config: Send + Sync + 'static {
     const HEADER: HeaderKind;
     /// What selects the buffer.
     const PLACEMENT: Placement;
-    /// Breaks the protocol: sequences are not restarted. For the test that shows that the stress test notices.
-    #[doc(hidden)]
-    const DISARMED: bool = false;
 }
 
 /// What happens to an event that finds its ring buffer full.

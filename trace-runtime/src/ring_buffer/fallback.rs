@@ -26,6 +26,7 @@ use super::position::{POSITION_BITS, Position};
 use super::{ClockKind, Config, Mode, Outcome};
 use std::time::{Duration, Instant};
 use trace_registry::field::Piece;
+use trace_registry::is_mutated;
 use trace_registry::sync::{AtomicU64, Ordering, fence};
 
 /// Bytes of a record's header.
@@ -172,7 +173,8 @@ pub(super) unsafe fn append<C: Config>(core: &Core, id: u32, pieces: &[Piece], t
         if C::MODE == Mode::Discard {
             // Acquire: FB-3. Pairs with the Release store in `FallbackReader::consume`.
             let consumed = ring.consumed.consumed.load(Ordering::Acquire);
-            if position.wrapping_add(extent).wrapping_sub(consumed) > ring.size() {
+            let behind = position.wrapping_add(extent).wrapping_sub(consumed);
+            if behind > ring.size() && !is_mutated!(fallback_consumed_ignored) {
                 ring.control.count(Counter::Full);
                 return Outcome::Full;
             }
@@ -183,6 +185,10 @@ pub(super) unsafe fn append<C: Config>(core: &Core, id: u32, pieces: &[Piece], t
             ClockKind::None => 0,
         };
         let next = position.wrapping_add(extent);
+        if is_mutated!(fallback_plain_reserve) {
+            ring.control.commit.store(next, Ordering::Relaxed);
+            break (position, ns);
+        }
         // Release: the stamp comes before. Acquire: the bytes are written after.
         if ring.control.commit.compare_exchange_weak(position, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             break (position, ns);
@@ -364,7 +370,7 @@ impl FallbackReader {
         let mut checksum = Checksum::new(self.position, key);
         self.copy[2..].iter().for_each(|word| checksum.add(*word));
         checksum.add(self.copy[1] >> 32);
-        if checksum.finish() != self.copy[1] as u32 {
+        if checksum.finish() != self.copy[1] as u32 && !is_mutated!(fallback_checksum_ignored) {
             return false;
         }
         self.position = self.position.wrapping_add(extent);

@@ -17,6 +17,8 @@ pub(super) enum Counter {
     Clamped = 5,
     /// Records that went to the fallback region. No loss.
     Diverted = 6,
+    /// Appends whose sequence was aborted (preemption, migration, a signal) and tried again. No loss.
+    Restarted = 7,
 }
 
 impl Control {
@@ -59,6 +61,8 @@ pub struct Losses {
     pub clamped: u64,
     /// Not lost: recorded in the fallback region.
     pub diverted: u64,
+    /// Not lost: recorded after their sequence was aborted.
+    pub restarted: u64,
 }
 
 impl Losses {
@@ -74,6 +78,7 @@ impl Losses {
             uncommitted: 0,
             clamped: of(Counter::Clamped),
             diverted: of(Counter::Diverted),
+            restarted: of(Counter::Restarted),
         }
     }
 
@@ -102,6 +107,7 @@ impl Losses {
             uncommitted: self.uncommitted.wrapping_add(other.uncommitted),
             clamped: self.clamped.wrapping_add(other.clamped),
             diverted: self.diverted.wrapping_add(other.diverted),
+            restarted: self.restarted.wrapping_add(other.restarted),
         }
     }
 }
@@ -132,7 +138,7 @@ pub(super) fn discarded(counters: &[u64; COUNTERS]) -> u64 {
     Losses::from_counters(*counters, 0).discarded()
 }
 
-const _: () = assert!(Counter::Diverted as usize + 1 < COUNTERS);
+const _: () = assert!((Counter::Restarted as usize) < COUNTERS);
 
 /// Loads the words of a descriptor's copy of the counters.
 pub(super) fn load(words: &[AtomicU64; COUNTERS]) -> [u64; COUNTERS] {

@@ -12,6 +12,7 @@ type Places = &'static [(&'static str, &'static str)];
 /// Where `asm!` and `global_asm!` may stand.
 const ASSEMBLY: Places = &[
     ("trace-registry/src/sys/", "per-thread block, restartable sequences"),
+    ("trace-registry/src/mutation.rs", "switches that assembly reads; in no usual build"),
     ("trace-runtime/src/sys/", "counters, constructors"),
     ("trace-runtime/src/ring_buffer/sequence/", "the append: one restartable sequence"),
     ("trace-runtime/src/clock/", "reading the time stamp counter"),

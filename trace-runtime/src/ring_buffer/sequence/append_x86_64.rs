@@ -24,6 +24,7 @@ use crate::ring_buffer::{ClockKind, Config, HeaderKind, Outcome, Placement};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use trace_registry::field::Piece;
+use trace_registry::mutated_asm;
 use trace_registry::sys::SIGNATURE;
 
 /// What the extended form returns.
@@ -43,7 +44,7 @@ macro_rules! symbol {
 
 macro_rules! define {
     ($name:ident($($stamp:ident)?) -> $returned:ty,
-     $clock:ident $header:ident $placement:ident $extended:literal $disarmed:literal) => {
+     $clock:ident $header:ident $placement:ident $extended:literal) => {
         unsafe extern "C" {
             #[link_name = symbol!($name)]
             fn $name(
@@ -87,6 +88,7 @@ macro_rules! define {
             "jae 45f",
             "mov r10, qword ptr [rdi + {table}]",
             "mov r10, qword ptr [r10 + rax * 8]",
+            mutated_asm!(index_not_compared ["mov r11d, 4000", "19:", "dec r11d", "jnz 19b", "mov r11, qword ptr [rdi + {rseq_offset}]"] else []),
             "mov qword ptr [rsp - 8], rsi",
             "mov qword ptr [rsp - 16], rdx",
             "mov qword ptr [rsp - 24], rcx",
@@ -108,20 +110,16 @@ macro_rules! define {
             "lea rdx, [rip + 77b]",
             "mov qword ptr fs:[r11 + 8], rdx",
             "22:",
-            ".if {disarmed}",
-            "mov qword ptr fs:[r11 + 8], 0",
-            ".endif",
-            "cmp eax, dword ptr fs:[r11 + {index_at}]",
-            "jne 44f",
+            mutated_asm!(unrestarted ["mov qword ptr fs:[r11 + 8], 0"] else []),
+            mutated_asm!(index_not_compared [] else ["cmp eax, dword ptr fs:[r11 + {index_at}]", "jne 44f"]),
             // RB-9: the generation.
             "mov rax, qword ptr [rdi + {generation}]",
-            "cmp rsi, qword ptr [rax]",
-            "jne 44f",
+            mutated_asm!(generation_not_compared [] else ["cmp rsi, qword ptr [rax]", "jne 44f"]),
             // RB-5: (position - 1) % size + 1 + length < size.
             "mov rsi, qword ptr [r10]",
             "lea rdx, [rsi - 1]",
             "and rdx, qword ptr [rdi + {sub_buffer_mask}]",
-            "lea rdx, [rdx + r9 + 1 + {header_len}]",
+            mutated_asm!(record_to_the_end ["lea rdx, [rdx + r9 + {header_len}]"] else ["lea rdx, [rdx + r9 + 1 + {header_len}]"]),
             "cmp rdx, qword ptr [rdi + {sub_buffer_mask}]",
             "ja 44f",
             // rsi: where the record goes.
@@ -182,6 +180,12 @@ macro_rules! define {
             "mov dword ptr [rsi], eax",
             ".endif",
             "add rsi, {header_len}",
+            mutated_asm!(position_before_bytes [
+                "mov rdx, qword ptr [r10]",
+                "lea rdx, [rdx + r9 + {header_len}]",
+                "add rdx, qword ptr [rdi + {one_record}]",
+                "mov qword ptr [r10], rdx"
+            ] else []),
             // The pieces, straight from where they are: never a byte beyond either end (RB-4).
             "cmp rcx, qword ptr [rsp - 32]",
             "je 38f",
@@ -257,17 +261,24 @@ macro_rules! define {
             "38:",
             // RB-3: the commit, last.
             "mov rcx, qword ptr [r10]",
-            "lea rcx, [rcx + r9 + {header_len}]",
-            "add rcx, qword ptr [rdi + {one_record}]",
+            mutated_asm!(position_before_bytes [] else [
+                "lea rcx, [rcx + r9 + {header_len}]",
+                "add rcx, qword ptr [rdi + {one_record}]"
+            ]),
             ".if {stamped}",
             "movq xmm0, rcx",
+            mutated_asm!(stamp_outside_commit [
+                "movq qword ptr [rsp - 48], xmm1",
+                "movq xmm1, qword ptr [r10 + 8]"
+            ] else []),
             "punpcklqdq xmm0, xmm1",
             "movaps xmmword ptr [r10], xmm0",
             ".else",
             "mov qword ptr [r10], rcx",
             ".endif",
             "55:",
-            "mov qword ptr fs:[r11 + 8], 0", // SYS-3
+            mutated_asm!(stamp_outside_commit ["mov rcx, qword ptr [rsp - 48]", "mov qword ptr [r10 + 8], rcx"] else []),
+            mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
             ".if {extended}",
             "mov eax, 1",
             "mov rdx, qword ptr [rsp - 56]",
@@ -289,7 +300,7 @@ macro_rules! define {
             ".byte 0x0f, 0xb9, 0x3d", // ud1 signature(%rip), %edi (SYS-4)
             ".long {signature}",
             "44:",
-            "mov qword ptr fs:[r11 + 8], 0", // SYS-3
+            mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
             ".if {extended}",
             "xor eax, eax",
             "ret",
@@ -309,7 +320,6 @@ macro_rules! define {
             by_cid = const matches!(Placement::$placement, Placement::MmCid) as u32,
             entries = const offset_of!(Hot, entries),
             table = const offset_of!(Hot, table),
-            disarmed = const $disarmed as u32,
             generation = const offset_of!(Hot, generation),
             sub_buffer_mask = const offset_of!(Hot, sub_buffer_mask),
             ring_mask = const offset_of!(Hot, ring_mask),
@@ -337,8 +347,8 @@ macro_rules! define {
 macro_rules! define_all {
     ($($clock:ident($($stamp:ident)?) $header:ident $placement:ident $short:ident $extended:ident;)*) => {
         $(
-            define!($short($($stamp)?) -> Outcome, $clock $header $placement false false);
-            define!($extended($($stamp)?) -> Extended, $clock $header $placement true false);
+            define!($short($($stamp)?) -> Outcome, $clock $header $placement false);
+            define!($extended($($stamp)?) -> Extended, $clock $header $placement true);
         )*
 
         /// Appends one record in the short form, or takes the slow path.
@@ -357,10 +367,6 @@ macro_rules! define_all {
             stamp: impl FnOnce() -> u64,
         ) -> Outcome {
             let pieces = pieces.as_ptr_range();
-            if C::DISARMED {
-                // SAFETY: none: it is broken on purpose.
-                return unsafe { disarmed(hot, generation, ids, pieces.start, pieces.end, total) };
-            }
             match (C::CLOCK, C::HEADER, C::PLACEMENT) {
                 $((ClockKind::$clock, HeaderKind::$header, Placement::$placement) => {
                     // SAFETY: the caller's duty. Everything is written beyond the committed position and inside the record's
@@ -419,5 +425,3 @@ define_all! {
     None() Large Cpu append_none_large_cpu append_none_large_cpu_extended;
     None() Large MmCid append_none_large_cid append_none_large_cid_extended;
 }
-
-define!(disarmed() -> Outcome, Raw Compact Cpu false true);

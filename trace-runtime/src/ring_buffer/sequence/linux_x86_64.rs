@@ -70,9 +70,6 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
     unsafe {
         asm!(
             rseq_enter!(),
-            ".if {disarmed}",
-            "mov qword ptr fs:[{off} + 8], 0",
-            ".endif",
             "cmp {index:e}, dword ptr fs:[{off} + {index_at}]",
             "jne 44f",
             "mov {tmp}, qword ptr [{hot} + {generation_at}]",
@@ -127,7 +124,6 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             out("xmm0") _,
             out("xmm1") _,
             index_at = const index_at(C::PLACEMENT),
-            disarmed = const C::DISARMED as u32,
             generation_at = const offset_of!(Hot, generation),
             clock = const offset_of!(Hot, clock),
             counter = const C::CLOCK.is_counter() as u32,

@@ -1,0 +1,237 @@
+//! The writing process: more threads than CPUs, the handlers of a fast timer, and forked children, all into one channel.
+
+use crate::record::{self, LARGEST};
+use crate::shared::{Counts, HANDLERS, STREAMS, Stream, THREADS};
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
+use trace_registry::field::Piece;
+use trace_runtime::clock::Clock;
+use trace_runtime::ring_buffer::{Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement, append};
+
+/// A configuration by numbers.
+pub(crate) struct Of<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool>;
+
+impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool> Config
+    for Of<OVERWRITE, CLOCK, LARGE, BY_CID>
+{
+    const MODE: Mode = if OVERWRITE { Mode::Overwrite } else { Mode::Discard };
+    const CLOCK: ClockKind = match CLOCK {
+        0 => ClockKind::Raw,
+        1 => ClockKind::Ordered,
+        _ => ClockKind::Os,
+    };
+    const HEADER: HeaderKind = if LARGE { HeaderKind::Large } else { HeaderKind::Compact };
+    const PLACEMENT: Placement = if BY_CID { Placement::MmCid } else { Placement::Cpu };
+}
+
+/// What a writing process is given.
+pub(crate) struct Task {
+    pub(crate) ring: File,
+    pub(crate) counts: &'static Counts,
+    pub(crate) geometry: Geometry,
+    /// Events to record; it writes until it is killed where there is no end.
+    pub(crate) events: u64,
+}
+
+/// Whether this thread's `rseq_cs` names a sequence: never outside one.
+pub(crate) fn is_armed() -> bool {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    {
+        let offset = trace_registry::sys::rseq_offset();
+        let armed: u64;
+        // SAFETY: each thread has an rseq area at this distance from its thread pointer.
+        unsafe { std::arch::asm!("mov {}, qword ptr fs:[{} + 8]", out(reg) armed, in(reg) offset, options(readonly, nostack)) };
+        offset != 0 && armed != 0
+    }
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    false
+}
+
+/// A channel and what is counted, where a signal handler finds them.
+struct Writer<C: Config> {
+    channel: Channel<C>,
+    generation: u64,
+    counts: &'static Counts,
+}
+
+impl<C: Config> Writer<C> {
+    /// Records the event `number` of `stream`, and counts it.
+    fn write(&self, stream: usize, number: u64) -> Outcome {
+        let Stream { begun, sum, recorded } = &self.counts.streams[stream];
+        begun.store(number, SeqCst);
+        let outcome = self.append(stream as u64, number);
+        if is_armed() {
+            self.counts.armed.fetch_add(1, SeqCst);
+        }
+        if outcome == Outcome::Recorded {
+            sum.store(sum.load(Relaxed).wrapping_add(number), Relaxed);
+            // In this order, also for whoever looks after a kill.
+            fence(SeqCst);
+            recorded.store(recorded.load(Relaxed) + 1, Relaxed);
+        }
+        outcome
+    }
+
+    fn append(&self, stream: u64, number: u64) -> Outcome {
+        let mut bytes = [const { std::mem::MaybeUninit::<u8>::uninit() }; LARGEST];
+        // SAFETY: any bytes are bytes; `fill` writes those that are read.
+        let bytes = unsafe { &mut *bytes.as_mut_ptr().cast::<[u8; LARGEST]>() };
+        let len = record::fill(stream, number, bytes);
+        let cut = if number.is_multiple_of(3) { 5 } else { 0 };
+        let pieces = [Piece { start: bytes.as_ptr(), len: cut }, Piece { start: bytes[cut..].as_ptr(), len: len - cut }];
+        let pieces = &pieces[usize::from(cut == 0)..];
+        // SAFETY: `C` made the channel, which outlives the writer; the pieces are `len` bytes.
+        unsafe { append::<C>(self.channel.core(), self.generation, 1, pieces, len, 0) }
+    }
+
+    /// A child that has this process's memory writes nothing into its rings.
+    fn fork(&self) {
+        // SAFETY: the child only appends, which is async-signal-safe, and exits.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let stray = (0..200).filter(|number| self.append(STREAMS as u64, *number) != Outcome::Refused).count();
+            self.counts.forked.fetch_add(stray as u64, SeqCst);
+            // SAFETY: ends the child without running the parent's destructors.
+            unsafe { libc::_exit(0) }
+        }
+        // SAFETY: waits for the child just made.
+        while child > 0 && unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } != child {}
+    }
+
+    fn thread(&self, stream: usize, events: u64) {
+        let (mut number, mut recorded) = (0, 0);
+        while recorded < events {
+            number += 1;
+            let outcome = self.write(stream, number);
+            recorded += u64::from(outcome == Outcome::Recorded);
+            if outcome != Outcome::Recorded || number % 8192 == stream as u64 {
+                std::thread::yield_now(); // migrations, and sequences that are preempted elsewhere
+            }
+        }
+    }
+}
+
+type Handle = fn(*const (), u64);
+static HANDLE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static WRITER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+fn handle<C: Config>(writer: *const (), number: u64) {
+    // SAFETY: `write` below stored it, and waits for handlers before it drops it.
+    let writer = unsafe { &*writer.cast::<Writer<C>>() };
+    let _ = writer.write(HANDLERS, number); // counted
+}
+
+extern "C" fn on_timer(_: libc::c_int) {
+    let handle = HANDLE.load(SeqCst);
+    // One handler at a time has the stream.
+    if handle.is_null() || BUSY.swap(true, SeqCst) {
+        return;
+    }
+    // SAFETY: `write` stored a function of this type.
+    let handle: Handle = unsafe { std::mem::transmute(handle) };
+    let number = HANDLED.load(SeqCst) + 1;
+    handle(WRITER.load(SeqCst), number);
+    HANDLED.store(number, SeqCst);
+    BUSY.store(false, SeqCst);
+}
+
+/// Starts a timer of the process whose signal `handler` takes; 0 µs stops it.
+pub(crate) fn timer(handler: extern "C" fn(libc::c_int), interval_us: i64) {
+    let time = libc::timeval { tv_sec: 0, tv_usec: interval_us };
+    // SAFETY: the handlers given use async-signal-safe functions only.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+        libc::setitimer(libc::ITIMER_REAL, &libc::itimerval { it_interval: time, it_value: time }, std::ptr::null_mut());
+    }
+}
+
+/// Writes what the task asks for.
+pub(crate) fn write<C: Config>(task: Task) -> Result<()> {
+    let cpus: Vec<u32> = (0..task.geometry.buffers).collect();
+    let channel = Channel::<C>::create(task.ring, task.geometry, &cpus, Clock::process()).context("a channel")?;
+    let generation = channel.core().generation();
+    let writer = Writer { channel, generation, counts: task.counts };
+    WRITER.store((&raw const writer).cast_mut().cast(), SeqCst);
+    HANDLE.store(handle::<C> as Handle as *mut (), SeqCst);
+    writer.fork();
+    timer(on_timer, 70);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|stream| {
+                let writer = &writer;
+                scope.spawn(move || writer.thread(stream, task.events / THREADS as u64))
+            })
+            .collect();
+        while threads.iter().any(|t| !t.is_finished()) {
+            writer.fork();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    });
+    timer(on_timer, 0);
+    HANDLE.store(std::ptr::null_mut(), SeqCst);
+    while BUSY.load(SeqCst) {
+        std::thread::yield_now();
+    }
+    task.counts.restarted.store(writer.channel.core().losses().restarted, SeqCst);
+    Ok(())
+}
+
+/// The size of the rings, and the function that writes into them, of one configuration.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) is_sequenced: bool,
+    pub(crate) by_cid: bool,
+    write: fn(Task) -> Result<()>,
+}
+
+macro_rules! scenarios {
+    ($($name:literal $overwrite:literal $clock:literal $large:literal $by_cid:literal $sequenced:literal;)*) => {
+        &[$(Scenario {
+            name: $name,
+            is_sequenced: $sequenced,
+            by_cid: $by_cid,
+            write: |task| match Clock::process().is_counter() {
+                true => write::<Of<$overwrite, $clock, $large, $by_cid>>(task),
+                false => write::<Of<$overwrite, 2, $large, $by_cid>>(task),
+            },
+        }),*]
+    };
+}
+
+/// The configurations that are tested.
+pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
+    // name                    overwrite clock large by concurrency ID  sequences
+    "discard, by CPU"                false 0 false false true;
+    "overwrite, by CPU"              true  0 true  false true;
+    "discard, by mm_cid"             false 1 true  true  true;
+    "overwrite, by mm_cid"           true  0 false true  true;
+    "discard, fallback region"       false 0 false false false;
+    "overwrite, fallback region"     true  0 false false false;
+};
+
+impl Scenario {
+    pub(crate) fn is_available(&self) -> bool {
+        !self.by_cid || Placement::MmCid.is_available()
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible")
+            .ok()
+            .and_then(|s| s.trim().rsplit(['-', ',']).next().and_then(|n| n.parse::<u32>().ok()))
+            .map_or(64, |last| last + 1);
+        let buffers = if self.is_sequenced { cpus } else { 0 };
+        let fallback = if self.is_sequenced { 1 << 20 } else { 64 << 10 };
+        Geometry { buffers, sub_buffer: 16 << 10, sub_buffers: 8, fallback }
+    }
+
+    pub(crate) fn write(&self, task: Task) -> Result<()> {
+        (self.write)(task)
+    }
+}
