@@ -10,10 +10,15 @@ Exit codes:
   1  nothing could be done
   2  wrong usage
   3  a part could not be read or done, the rest was: a trace is cut or damaged, or one of several processes refused
-  4  no such process: none can be traced, or not the one that was named";
+  4  no such process: none can be traced, or not the one that was named
+  5  why, doctor: something is not as it should be
+`run` ends with the exit code of its program, 128 and the number of the signal that killed it, 126 or 127 where it
+cannot be started.";
 
 /// A part could not be done.
 pub(crate) const PARTLY: u8 = 3;
+/// Something is not as it should be.
+pub(crate) const UNWELL: u8 = 5;
 
 /// Why a command ended early.
 #[derive(Debug)]

@@ -46,6 +46,10 @@ enum Outcome {
     Complete,
     /// Something could not be read or done, and was told; the rest was.
     Partial,
+    /// What was examined is not as it should be.
+    Unwell,
+    /// A program that was run ended with this code.
+    Ended(u8),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +64,8 @@ fn main() -> ExitCode {
     match done {
         Ok(Outcome::Complete) => ExitCode::SUCCESS,
         Ok(Outcome::Partial) => ExitCode::from(failure::PARTLY),
+        Ok(Outcome::Unwell) => ExitCode::from(failure::UNWELL),
+        Ok(Outcome::Ended(code)) => ExitCode::from(code),
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             failure::complain(format_args!("error: {failure}"));

@@ -336,6 +336,8 @@ pub struct SessionState {
     pub warnings: Vec<String>,
     /// Why it can record no more.
     pub failure: Option<String>,
+    /// What would make a session like this one, without a place for its trace.
+    pub plan: SessionPlan,
 }
 
 /// Events lost, by cause.

@@ -37,14 +37,22 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Returns the clock of this name, as the command and the environment spell it.
-    pub(crate) fn named(name: &str) -> std::result::Result<Clock, String> {
-        match name {
-            "fast" => Ok(Clock::Fast),
-            "ordered" => Ok(Clock::Ordered),
-            "os" => Ok(Clock::Os),
-            _ => Err(format!("no clock is called `{name}`; there are fast, ordered, os")),
+    const ALL: [Clock; 3] = [Clock::Fast, Clock::Ordered, Clock::Os];
+
+    /// Returns the name by which the command and the environment know it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Clock::Fast => "fast",
+            Clock::Ordered => "ordered",
+            Clock::Os => "os",
         }
+    }
+
+    /// Returns the clock of a name.
+    pub(crate) fn named(name: &str) -> std::result::Result<Clock, String> {
+        let known = || Self::ALL.map(Clock::name).join(", ");
+        let found = Self::ALL.into_iter().find(|clock| clock.name() == name);
+        found.ok_or_else(|| format!("no clock is called `{name}`; there are {}", known()))
     }
 }
 

@@ -66,6 +66,14 @@ pub(crate) enum Kind {
     InsideProbe(&'static str),
 }
 
+/// Where in the text of a rule.
+pub(crate) enum Place<'e> {
+    /// Behind so many characters.
+    At(usize),
+    /// Where this name stands.
+    Name(&'e str),
+}
+
 fn hint(near: &[String], unprobed: &Option<String>) -> String {
     match (unprobed, near) {
         (Some(text), _) => format!(": {text}"),
@@ -83,6 +91,15 @@ impl Error {
         // The caret counts characters, the parser bytes.
         let at = text.get(..at).map_or(at, |head| head.chars().count());
         Kind::Rule { problem: problem.into(), text: text.to_owned(), at }.into()
+    }
+
+    /// What is wrong with a rule, and where in its text.
+    pub(crate) fn place(&self) -> Option<(&str, Place<'_>)> {
+        match &*self.0 {
+            Kind::Rule { problem, at, .. } => Some((problem, Place::At(*at))),
+            Kind::UnknownName { name, .. } | Kind::Ambiguous { name, .. } => Some(("", Place::Name(name))),
+            _ => None,
+        }
     }
 
     /// Whether a rule is wrong: its words, or an exact name that nothing has.

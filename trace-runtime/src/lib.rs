@@ -10,6 +10,7 @@ pub mod clock;
 mod consumer;
 mod context;
 mod delivery;
+mod environment;
 mod error;
 mod init;
 pub mod journal;

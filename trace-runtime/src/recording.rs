@@ -41,6 +41,8 @@ pub(crate) struct Recording {
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) memory: u64,
     announced: bool,
+    /// What it was made as.
+    pub(crate) builder: Builder,
     /// Whether no `Session` of the program holds it: the agent may end it.
     pub(crate) is_agents: bool,
     pub(crate) begun: Instant,
@@ -121,6 +123,7 @@ impl Recording {
             warnings: Mutex::new(warnings),
             memory,
             announced: builder.announced,
+            builder: builder.clone(),
             is_agents: builder.is_agents,
             begun: Instant::now(),
         })
@@ -368,7 +371,7 @@ fn uuid() -> [u8; 16] {
 /// `./NAME-TIME.ringtrace`, with a number where that exists. The default session goes by the program's name.
 fn default_path(name: &str) -> PathBuf {
     let program = process::session_name();
-    let name = if name == crate::init::SESSION_NAME { &program } else { name };
+    let name = if name == crate::environment::SESSION_NAME { &program } else { name };
     let stamp = sys::local_time_stamp();
     let path = |n: u32| {
         PathBuf::from(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") })

@@ -1,10 +1,13 @@
 //! Verbs about programs that run.
 
 mod change;
+mod config;
+mod diagnose;
 mod list;
 mod process;
 mod ps;
 mod record;
+mod run;
 mod session;
 mod status;
 mod target;
@@ -18,11 +21,15 @@ use crate::failure::Failure;
 pub(crate) enum Verb {
     Ps(ps::Arguments),
     List(list::Arguments),
+    Run(run::Arguments),
     Record(record::Arguments),
     Enable(change::Enable),
     Disable(change::Disable),
     Status(status::Arguments),
+    Why(diagnose::Why),
+    Doctor(diagnose::Doctor),
     Session(session::Arguments),
+    Config(config::Arguments),
 }
 
 impl Verb {
@@ -30,10 +37,14 @@ impl Verb {
         match self {
             Self::Ps(arguments) => ps::run(arguments, common),
             Self::List(arguments) => list::run(arguments, common),
+            Self::Run(arguments) => run::run(arguments),
             Self::Record(arguments) => record::run(arguments, common),
             Self::Enable(arguments) => change::enable(arguments, common),
             Self::Disable(arguments) => change::disable(arguments, common),
             Self::Status(arguments) => status::run(arguments, common),
+            Self::Why(arguments) => diagnose::why(arguments, common),
+            Self::Doctor(arguments) => diagnose::doctor(arguments, common),
+            Self::Config(arguments) => config::run(arguments, common),
             Self::Session(arguments) => session::run(arguments, common),
         }
     }

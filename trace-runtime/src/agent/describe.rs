@@ -121,6 +121,24 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         cut: statistics.cut,
         warnings: lock(&session.warnings).clone(),
         failure: session.failure().map(|e| crate::error::Chain(&e).to_string()),
+        plan: plan(session),
+    }
+}
+
+/// What would make a session like this one.
+fn plan(session: &Recording) -> words::SessionPlan {
+    let builder = &session.builder;
+    words::SessionPlan {
+        session: session.name.clone(),
+        rules: session.rules(),
+        overwrite: builder.overwrite,
+        memory: Some(builder.memory),
+        sub_buffer: builder.sub_buffer,
+        context: Some(builder.context.names().map(str::to_owned).collect()),
+        clock: Some(builder.clock.name().to_owned()),
+        sensitive: builder.sensitive,
+        output: None,
+        bound: false,
     }
 }
 

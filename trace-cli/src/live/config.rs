@@ -1,0 +1,187 @@
+//! `ringtrace config`: sessions as a file.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use trace_control::protocol::{Request, SessionPlan, SessionState, Status};
+
+use super::session::{DEFAULT, new_trace};
+use super::status::probes;
+use super::target::Target;
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+
+/// Saves the sessions of a process to a file, and makes them again in another.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Writes the sessions of a process, with rules and options, to a TOML file.
+    Save(File),
+    /// Makes the sessions of a TOML file in a process, and starts them.
+    Load(File),
+}
+
+#[derive(Debug, clap::Args)]
+struct File {
+    /// The file.
+    file: PathBuf,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+/// What the file holds.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    /// The sessions.
+    #[serde(default)]
+    session: Vec<Session>,
+}
+
+/// A session as people write it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Session {
+    name: String,
+    #[serde(default)]
+    rules: Vec<String>,
+    #[serde(default)]
+    overwrite: bool,
+    memory: Option<Size>,
+    sub_buffer: Option<Size>,
+    context: Option<Vec<String>>,
+    clock: Option<String>,
+    #[serde(default)]
+    sensitive: bool,
+    /// Where the trace goes; `None`: NAME-TIME.ringtrace where `config load` is called.
+    output: Option<PathBuf>,
+}
+
+/// Bytes, or a text such as `64M`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Size {
+    Bytes(u64),
+    Text(String),
+}
+
+impl Size {
+    fn bytes(&self) -> Result<u64, String> {
+        match self {
+            Self::Bytes(bytes) => Ok(*bytes),
+            Self::Text(text) => trace_control::units::size(text),
+        }
+    }
+
+    fn of(bytes: u64) -> Size {
+        match bytes.trailing_zeros() {
+            30.. if bytes > 0 => Self::Text(format!("{}G", bytes >> 30)),
+            20.. if bytes > 0 => Self::Text(format!("{}M", bytes >> 20)),
+            10.. if bytes > 0 => Self::Text(format!("{}K", bytes >> 10)),
+            _ => Self::Bytes(bytes),
+        }
+    }
+}
+
+impl Session {
+    fn of(plan: SessionPlan) -> Session {
+        Session {
+            name: plan.session,
+            rules: plan.rules,
+            overwrite: plan.overwrite,
+            memory: plan.memory.map(Size::of),
+            sub_buffer: plan.sub_buffer.map(u64::from).map(Size::of),
+            context: plan.context,
+            clock: plan.clock,
+            sensitive: plan.sensitive,
+            output: plan.output,
+        }
+    }
+
+    fn plan(&self, program: &str) -> Result<SessionPlan, Failure> {
+        let size = |size: &Option<Size>| {
+            let wrong = |problem: String| Failure::Wrong(format!("session {}: {problem}", self.name));
+            size.as_ref().map(Size::bytes).transpose().map_err(wrong)
+        };
+        let output = match &self.output {
+            Some(path) => std::path::absolute(path).map_err(|error| Failure::file(path, error))?,
+            None => new_trace(if self.name == DEFAULT { program } else { &self.name })?,
+        };
+        Ok(SessionPlan {
+            session: self.name.clone(),
+            rules: self.rules.clone(),
+            overwrite: self.overwrite,
+            memory: size(&self.memory)?,
+            sub_buffer: size(&self.sub_buffer)?.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
+            context: self.context.clone(),
+            clock: self.clock.clone(),
+            sensitive: self.sensitive,
+            output: Some(output),
+            bound: false,
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    match &arguments.verb {
+        Verb::Save(File { file, target }) => save(file, target, common),
+        Verb::Load(File { file, target }) => load(file, target, common),
+    }
+}
+
+fn save(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failure> {
+    let mut processes = target.chosen()?;
+    let [process] = &mut processes[..] else {
+        return Err(Failure::NoProcess("several processes are meant: save those of one, chosen by -p".to_owned()));
+    };
+    let status: Status = process.demand(&Request::Status)?;
+    let of = |state: SessionState| Session::of(state.plan);
+    let configuration = Configuration { session: status.sessions.into_iter().filter(|s| !s.bound).map(of).collect() };
+    let text = toml::to_string_pretty(&configuration).map_err(|error| Failure::Wrong(error.to_string()))?;
+    fs::write(file, text).map_err(|error| Failure::file(file, error))?;
+    let mut out = io::stdout().lock();
+    let sessions = configuration.session.len();
+    if common.json {
+        writeln!(out, "{}", json!({ "pid": process.is.pid, "saved": sessions, "file": file }))?;
+    } else {
+        let noun = if sessions == 1 { "session" } else { "sessions" };
+        writeln!(out, "{}: {sessions} {noun} saved in {}", process.name(), file.display())?;
+    }
+    Ok(Outcome::Complete)
+}
+
+fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, error))?;
+    // The error shows the line and points into it.
+    let configuration: Configuration =
+        toml::from_str(&text).map_err(|error| Failure::Wrong(format!("{}: {}", file.display(), error.to_string().trim_end())))?;
+    if configuration.session.is_empty() {
+        return Err(Failure::Wrong(format!("{}: no [[session]] in it", file.display())));
+    }
+    target.each(|process| {
+        for session in &configuration.session {
+            let plan = session.plan(&process.is.program)?;
+            let state: SessionState = process.demand(&Request::Create(Box::new(plan)))?;
+            let mut out = io::stdout().lock();
+            if common.json {
+                writeln!(out, "{}", json!({ "pid": process.is.pid, "created": state }))?;
+            } else {
+                let place = state.output.as_deref().unwrap_or(Path::new("")).display();
+                let matched = probes(state.probes, "matched");
+                writeln!(out, "{}: session {} created, {matched}, in {place}", process.name(), state.name)?;
+            }
+            state.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+        }
+        Ok(())
+    })
+}

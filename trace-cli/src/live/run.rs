@@ -1,0 +1,145 @@
+//! `ringtrace run`: a program recorded from its start.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use super::session::{Options, new_trace};
+use crate::Outcome;
+use crate::failure::{Failure, complain};
+
+/// Runs a program and records it from its start, by setting RINGTRACE in its environment, and waits for it.
+///
+/// The program must call `ringtrace::init()`, or have ringtrace's feature `auto`. So must programs that it starts; each of
+/// those has a trace of its own.
+///
+///     ringtrace run 'storage:* level info' --memory 64M -- target/release/server --port 80
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// Rules of what to record, such as 'storage:* level info'; several are separated by `;` or given as several arguments.
+    /// Everything without it.
+    #[arg(value_name = "RULE")]
+    rules: Vec<String>,
+
+    /// Print the events on standard error, and write no trace.
+    #[arg(long, conflicts_with = "output")]
+    print: bool,
+
+    #[command(flatten)]
+    options: Options,
+
+    /// The program and its arguments, behind `--`.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let [program, rest @ ..] = &arguments.program[..] else { return Ok(Outcome::Complete) };
+    let name = Path::new(program).file_name().map_or_else(|| "program".into(), |name| name.to_string_lossy().into_owned());
+    let output = match &arguments.options.output {
+        Some(path) => std::path::absolute(path).map_err(|error| Failure::file(path, error))?,
+        None => new_trace(&name)?,
+    };
+    let environment = environment(arguments, &output)?;
+    let signals = Signals::take().map_err(Failure::Output)?;
+    let child = match Command::new(program).args(rest).env("RINGTRACE", environment).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            complain(format_args!("error: {}: {error}", Path::new(program).display()));
+            return Ok(Outcome::Ended(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }));
+        }
+    };
+    let code = signals.wait(child).map_err(|error| Failure::file(Path::new(program), error))?;
+    if !arguments.print && !output.exists() {
+        complain(format_args!(
+            "{name} recorded nothing: it does not call ringtrace::init() (or have ringtrace's feature `auto`), or it said above \
+             what is wrong"
+        ));
+    }
+    Ok(Outcome::Ended(code))
+}
+
+/// The value of RINGTRACE.
+fn environment(arguments: &Arguments, output: &Path) -> Result<String, Failure> {
+    let options = &arguments.options;
+    let mut parts: Vec<String> = arguments.rules.clone();
+    if parts.is_empty() {
+        parts.push("1".to_owned());
+    }
+    if arguments.print {
+        parts.push("print".to_owned());
+    } else {
+        parts.push(format!("output {}", quoted(output)?));
+    }
+    parts.extend(options.overwrite.then(|| "overwrite".to_owned()));
+    parts.extend(options.sensitive.then(|| "sensitive".to_owned()));
+    parts.extend(options.memory.map(|bytes| format!("memory {bytes}")));
+    parts.extend(options.sub_buffer.map(|bytes| format!("sub-buffer {bytes}")));
+    parts.extend(options.clock.as_ref().map(|clock| format!("clock {clock}")));
+    parts.extend(options.context.as_ref().map(|fields| format!("context {}", fields.join(","))));
+    Ok(parts.join("; "))
+}
+
+fn quoted(path: &Path) -> Result<String, Failure> {
+    let wrong = |what: &str| Failure::Wrong(format!("{}: {what}", path.display()));
+    let text = path.to_str().ok_or_else(|| wrong("this name is no UTF-8, so it cannot stand in RINGTRACE"))?;
+    match ['"', '\''].into_iter().find(|quote| !text.contains(*quote)) {
+        Some(quote) if !text.contains('\n') => Ok(format!("{quote}{text}{quote}")),
+        _ => Err(wrong("a name with both kinds of quotes, or a line end, cannot stand in RINGTRACE")),
+    }
+}
+
+/// What arrives here is for the program. A terminal sends its keys to both.
+struct Signals {
+    terminate: Arc<AtomicBool>,
+    hang_up: Arc<AtomicBool>,
+}
+
+/// So often it is looked whether a signal is to be passed on.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Signals {
+    fn take() -> io::Result<Signals> {
+        let flag = || Arc::new(AtomicBool::new(false));
+        let (signals, ignored) = (Signals { terminate: flag(), hang_up: flag() }, flag());
+        signal_hook::flag::register(SIGTERM, signals.terminate.clone())?;
+        signal_hook::flag::register(SIGHUP, signals.hang_up.clone())?;
+        signal_hook::flag::register(SIGINT, ignored.clone())?;
+        signal_hook::flag::register(SIGQUIT, ignored)?;
+        Ok(signals)
+    }
+
+    /// Waits for the program, and returns its exit code as a shell would.
+    fn wait(&self, mut child: Child) -> io::Result<u8> {
+        let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait()));
+        loop {
+            match ended.recv_timeout(LOOK) {
+                Ok(status) => {
+                    let status = status?;
+                    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+                    return Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX));
+                }
+                Err(_) => {
+                    for (flag, signal) in [(&self.terminate, Signal::TERM), (&self.hang_up, Signal::HUP)] {
+                        if let Some(pid) = pid.filter(|_| flag.swap(false, Ordering::Relaxed)) {
+                            // It may have ended just now.
+                            let _ = rustix::process::kill_process(pid, signal);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Recording from the start, saved sessions, and why nothing is recorded.
+
+mod common;
+#[path = "../../tests/common/mod.rs"]
+mod traces;
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use common::{Place, Program, eventually, is_program, orders, text};
+use ringtrace::{Session, probe, tracepoint};
+use traces::read_by_both;
+
+#[tracepoint(record)]
+fn counted(number: u64);
+
+/// Nobody records it.
+#[tracepoint]
+fn unprobed(number: u64);
+
+#[tracepoint(record)]
+fn never(number: u64);
+
+#[tracepoint]
+fn fragile();
+
+#[derive(ringtrace::Event)]
+struct Broken {
+    value: u64,
+}
+
+#[probe(fragile)]
+fn record_fragile() -> Broken {
+    panic!("as the test wants it")
+}
+
+#[tracepoint]
+fn detailed(number: u64);
+
+#[derive(ringtrace::Event)]
+struct Detailed {
+    number: u64,
+}
+
+#[probe(detailed, level = Debug)]
+fn record_detailed(number: u64) -> Detailed {
+    Detailed { number }
+}
+
+const PROGRAM: &str = "program";
+
+/// The program of these tests: each line fires the tracepoints once; `own` starts a session by the program's code.
+#[test]
+fn program() {
+    if !is_program(PROGRAM) {
+        return;
+    }
+    ringtrace::init();
+    let mut own = None;
+    for (number, order) in (0_u64..).zip(orders()) {
+        match order.as_str() {
+            "own" => own = Some(Session::builder("own").enable("counted").output("own").start().expect("a session")),
+            _ => {
+                counted(number);
+                unprobed(number);
+                fragile();
+                detailed(number);
+            }
+        }
+        println!("done");
+    }
+    drop(own);
+    if number_of_arguments() == 0 {
+        never(0); // so that it is used
+    }
+}
+
+fn number_of_arguments() -> usize {
+    std::env::args().count()
+}
+
+/// Runs the program by `ringtrace run`, with three events.
+fn run(place: &Place, arguments: &[&str]) -> (i32, String) {
+    let mut command = place.ringtrace(&["run"]);
+    command.args(arguments).arg("--").arg(std::env::current_exe().expect("the test binary has a path"));
+    command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    child.stdin.take().expect("its input").write_all(b"fire\nfire\nfire\n").expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    (output.status.code().unwrap_or(-1), text(&output.stderr))
+}
+
+#[test]
+fn run_records_a_program_from_its_start() {
+    let place = Place::new();
+    let (code, said) = run(&place, &["setup:counted", "-o", "a trace; its name", "--memory", "4M", "--overwrite"]);
+    assert!(code == 0 && said.contains("3 events"), "{said}");
+    let contents = read_by_both(&place.here().join("a trace; its name"));
+    assert_eq!(contents.numbers("setup:counted", "number"), [0, 1, 2]);
+    // The name is taken: as for a program that the first one starts.
+    let (_, said) = run(&place, &["counted", "-o", "a trace; its name"]);
+    let second = said.trim_end().rsplit("0 lost in ").next().expect("it says where").to_owned();
+    assert!(second.contains("a trace; its name-"), "{said}");
+    assert_eq!(read_by_both(second.as_ref()).events(), 3);
+
+    let (code, said) = run(&place, &["counted", "--print", "--context", "none"]);
+    assert!(code == 0 && said.matches("setup:counted").count() == 3, "{said}");
+    let (code, said) = run(&place, &["cuonted"]);
+    assert!(code == 0 && said.contains("did you mean `setup:counted`?") && said.contains("recorded nothing"), "{said}");
+    let everything = run(&place, &["-o", "everything"]).1;
+    assert!(everything.contains("1 lost (") || everything.contains("6 events"), "{everything}");
+}
+
+#[test]
+fn run_ends_as_its_program_does() {
+    let place = Place::new();
+    for (program, code) in
+        [(&["sh", "-c", "exit 7"][..], 7), (&["sh", "-c", "kill -TERM $$"], 143), (&["/nowhere"], 127), (&["/"], 126)]
+    {
+        let output = place.ringtrace(&["run", "--"]).args(program).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(code), "{program:?}: {}", text(&output.stderr));
+    }
+    // What kills the command reaches the program.
+    let mut running = place.ringtrace(&["run", "--", "sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.01; done"]);
+    let mut running = running.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut up = [0; 3];
+    std::io::Read::read_exact(running.stdout.as_mut().expect("its output"), &mut up).expect("it is up");
+    let killed = Command::new("sh").args(["-c", &format!("kill -TERM {}", running.id())]).status().expect("sh");
+    assert!(killed.success());
+    assert_eq!(running.wait().expect("it ends").code(), Some(9));
+}
+
+#[test]
+fn the_environment_is_read_once_and_its_mistakes_are_shown() {
+    let place = Place::new();
+    std::fs::write(place.here().join("rules"), "# nothing else\nsetup:counted\nmemory 2M; output trace\n").expect("a file");
+    let mut program = Program::start_with(&place, PROGRAM, &[("RINGTRACE", "@rules")]);
+    program.tell("fire");
+    let state = &place.json(&["session", "show"])[0]["session"];
+    assert!(state["memory"].as_u64().is_some_and(|bytes| bytes <= 2 << 20), "{state}");
+    program.end();
+    assert_eq!(read_by_both(&place.here().join("trace")).events(), 1);
+    for (value, phrases) in [
+        ("@nowhere", &["RINGTRACE: cannot read nowhere", "\n  @nowhere\n  ^\n", "nothing is recorded"][..]),
+        ("counted; memory lots", &["`lots` is no size", "\n  counted; memory lots\n                  ^\n"]),
+        ("overwrite; cuonted", &["did you mean `setup:counted`?", "\n  overwrite; cuonted\n             ^\n"]),
+        ("unprobed", &["setup:unprobed is declared at", "no probe for it is linked"]),
+        ("counted lvel info", &["expected `level`", "\n  counted lvel info\n          ^\n"]),
+    ] {
+        let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));
+        command.args([PROGRAM, "--exact"]).env("RINGTRACE_TEST_CHILD", PROGRAM).env("RINGTRACE", value).stdin(Stdio::null());
+        let output = command.output().expect("it starts");
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        phrases.iter().for_each(|phrase| assert!(said.contains(phrase), "{value}: {said}"));
+    }
+}
+
+#[test]
+fn off_means_off() {
+    let place = Place::new();
+    let program = Program::start_with(&place, PROGRAM, &[("RINGTRACE", "off")]);
+    let (code, message) = place.fail(&["status", "-p", &program.pid().to_string()]);
+    assert!(code == 4 && message.contains("was started with RINGTRACE=off"), "{message}");
+    assert!(std::fs::read_dir(place.runtime()).expect("it").next().is_none());
+    // And one that has no ringtrace at all.
+    let (code, message) = place.fail(&["status", "-p", &std::process::id().to_string()]);
+    assert!(code == 4 && message.contains("does not call ringtrace::init()"), "{message}");
+}
+
+#[test]
+fn sessions_are_saved_and_made_again() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    let options = ["-m", "6M", "--overwrite", "--context", "vtid,cpu", "--clock", "os", "--sub-buffer", "16K"];
+    place.succeed(&[&["session", "create", "saved", "-r", "setup:*; !setup:fragile", "-o", "first"][..], &options].concat());
+    place.succeed(&["config", "save", "sessions.toml"]);
+    place.succeed(&["session", "destroy", "saved"]);
+    place.succeed(&["config", "load", "sessions.toml"]);
+    program.tell("fire");
+    let before = place.json(&["session", "show", "saved"])[0]["session"]["plan"].clone();
+    assert_eq!((&before["memory"], &before["sub_buffer"]), (&(6 << 20).into(), &(16 << 10).into()));
+    assert_eq!((&before["clock"], &before["context"]), (&"os".into(), &serde_json::json!(["vtid", "cpu"])));
+    assert_eq!((&before["overwrite"], &before["rules"]), (&true.into(), &serde_json::json!(["setup:*", "!setup:fragile"])));
+    place.succeed(&["session", "destroy", "saved"]);
+    program.end();
+    let is_saved = |path: &std::path::PathBuf| path.to_string_lossy().contains("/saved-");
+    let trace = std::fs::read_dir(place.here()).expect("it").flatten().map(|e| e.path()).find(is_saved).expect("a trace");
+    assert_eq!(read_by_both(&trace).events(), 2);
+
+    let _program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    for (content, phrase) in [
+        ("[[session]]\nname = 'a'\nmemroy = 5\n", "memroy"),
+        ("[[session]]\nname = 'a'\nmemory = 'lots'\n", "session a: `lots` is no size"),
+        ("", "no [[session]] in it"),
+    ] {
+        std::fs::write(place.here().join("wrong.toml"), content).expect("a file");
+        let (code, message) = place.fail(&["config", "load", "wrong.toml"]);
+        assert!(code == 1 && message.contains(phrase) && (content.is_empty() || message.contains("a")), "{message}");
+    }
+}
+
+#[test]
+fn why_names_what_is_missing() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    let why = |event: &str, code: i32| {
+        let output = place.run(&["why", event, "--for", "10ms"]);
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{said}{}", text(&output.stderr));
+        said
+    };
+    let has =
+        |said: String, phrases: &[&str]| phrases.iter().for_each(|phrase| assert!(said.contains(phrase), "{phrase} in {said}"));
+    has(why("counted", 5), &["there is no session", "ringtrace record 'setup:counted'", "did not make an event within"]);
+    has(why("unprobed", 5), &["setup:unprobed is declared at", "no probe for it is linked", "use storage_probes as _;"]);
+    has(why("cuonted", 5), &["is called `cuonted`", "did you mean `setup:counted`?", "use the_crate as _;"]);
+    has(why("setup:*", 5), &["matches 4 events", "setup:never"]);
+    place.succeed(&["session", "create", "-r", "setup:* level info; !counted", "-o", "trace"]);
+    has(why("counted", 5), &["the rule `!counted` leaves it out", "ringtrace enable -s default 'setup:counted'"]);
+    has(why("detailed", 5), &["its level debug is less severe", "'setup:* level debug'"]);
+    has(why("never", 5), &["the rule `setup:* level info` takes it", "did not make an event within"]);
+    program.tell("fire");
+    eventually("the probe that panicked is detached", || {
+        text(&place.run(&["why", "fragile", "--for", "1ms"]).stdout).contains("it panicked, and is detached")
+    });
+    place.succeed(&["session", "stop"]);
+    has(why("never", 5), &["the session is stopped", "ringtrace session start default"]);
+    place.succeed(&["session", "start"]);
+    place.succeed(&["enable", "counted"]);
+    let mut looking = place.ringtrace(&["why", "counted", "--for", "2s"]);
+    let looking = looking.stdout(Stdio::piped()).spawn().expect("it starts");
+    eventually("it looks", || {
+        program.tell("fire");
+        // Whoever looks makes the probe of an event run that no session wants.
+        looking_ended(&looking) || place.json(&["list", "counted"])[0]["tracepoint"]["on"] == true
+    });
+    (0..200).for_each(|_| {
+        program.tell("fire");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    });
+    let output = looking.wait_with_output().expect("it ends");
+    has(text(&output.stdout), &["the rule `counted` takes it", "events within 2.0 s, the last"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
+fn looking_ended(child: &std::process::Child) -> bool {
+    !std::path::Path::new(&format!("/proc/{}/fd", child.id())).exists()
+}
+
+#[test]
+fn the_doctor_sees_what_is_wrong() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    let output = place.run(&["doctor"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for phrase in
+        ["5, with 4 probes", "1 without a probe", "setup:unprobed (", "use setup_probes as _;", "clock: ", "sessions: none"]
+    {
+        assert!(said.contains(phrase), "{phrase} in {said}");
+    }
+    place.succeed(&["session", "create", "empty", "-r", "other:*", "-o", "empty"]);
+    place.succeed(&["session", "create", "all", "-r", "setup:*", "-o", "all"]);
+    program.tell("fire");
+    eventually("the panic is seen", || text(&place.run(&["doctor"]).stdout).contains("panicked and is detached"));
+    let output = place.run(&["doctor"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    for phrase in ["session empty: its rules match no probe", "session empty: `other:*` matches no probe", "session all: records"]
+    {
+        assert!(said.contains(phrase), "{phrase} in {said}");
+    }
+    // A session that the program's own code holds can be looked at and stopped, and is not taken away.
+    program.tell("own");
+    let (code, message) = place.fail(&["session", "destroy", "own"]);
+    assert!(code == 1 && message.contains("belongs to the program's own code"), "{message}");
+    place.succeed(&["session", "stop", "own"]);
+    program.end();
+}
