@@ -99,7 +99,8 @@ fn read(directory: &Path) -> Vec<u64> {
             let header =
                 PacketHeader { timestamp_begin: packet.begin_ns, timestamp_end: packet.end_ns, ..PacketHeader::default() };
             let decoded = decoder.packet(&header, &packet.to_vec()).expect("a packet");
-            for event in decoded.events() {
+            let mut events = decoded.events();
+            while let Some(event) = events.next_event() {
                 let event = event.expect("whole records only");
                 let payload = event.payload();
                 assert_eq!(payload.member("text").and_then(|t| t.as_str()), Some("some text"));

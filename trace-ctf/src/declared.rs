@@ -68,6 +68,42 @@ pub struct StreamClass {
     pub(crate) clock: Option<Clock>,
     pub(crate) events: EventTable,
     pub(crate) header: Header,
+    pub(crate) time: Time,
+    /// Members of the packet context that are shown with events.
+    pub(crate) shown: Box<[u32]>,
+}
+
+/// How cycles become nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Time {
+    /// There is no clock.
+    #[default]
+    None,
+    /// A cycle is a nanosecond; the number of those from the Unix epoch to the clock's origin.
+    Nanoseconds(i64),
+    /// By multiplication and division.
+    Scaled(Clock),
+}
+
+impl Time {
+    pub(crate) fn new(clock: Option<&Clock>) -> Self {
+        let Some(clock) = clock else { return Self::None };
+        let offset = clock.offset_s.checked_mul(SECOND as i64).and_then(|offset| offset.checked_add(clock.offset_cycles));
+        match offset {
+            Some(offset) if clock.frequency_hz == SECOND => Self::Nanoseconds(offset),
+            _ => Self::Scaled(clock.clone()),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn nanoseconds(&self, cycles: u64) -> i64 {
+        match self {
+            // Those that have no place in 64 bits are clamped.
+            Self::Nanoseconds(offset) => offset.checked_add_unsigned(cycles).unwrap_or(i64::MAX),
+            Self::Scaled(clock) => clock.nanoseconds(cycles),
+            Self::None => i64::MIN,
+        }
+    }
 }
 
 /// One kind of event.
@@ -119,6 +155,15 @@ impl StreamClass {
         self.clock.as_ref()
     }
 
+    /// Compiles what was declared, when all of it is there.
+    pub(crate) fn compile(&mut self) {
+        self.header = Header::new(self.event_header.as_ref());
+        self.time = Time::new(self.clock.as_ref());
+        let members = self.packet_context.iter().flat_map(|root| &root.structure.members).enumerate();
+        let shown = members.filter(|(_, member)| !is_bookkeeping(&member.class));
+        self.shown = shown.map(|(place, _)| place as u32).collect();
+    }
+
     /// Its event classes, in the order of their declaration.
     pub fn events(&self) -> impl Iterator<Item = &EventClass> {
         self.events.iter()
@@ -130,23 +175,18 @@ impl StreamClass {
     }
 }
 
+/// Whether a member of the packet context is one that only readers need, as babeltrace2 leaves them out.
+fn is_bookkeeping(class: &Type) -> bool {
+    let role = class.integer().and_then(|integer| integer.role);
+    role.is_some_and(|role| role != Role::CpuId)
+}
+
 const SECOND: u64 = 1_000_000_000;
 
 impl Clock {
     /// Nanoseconds from the Unix epoch, exact but for the last fraction; saturating.
     #[inline]
     pub fn nanoseconds(&self, cycles: u64) -> i64 {
-        if self.frequency_hz == SECOND {
-            // The offset is a sum of seconds and of cycles that are nanoseconds.
-            let offset = self.offset_s.checked_mul(SECOND as i64).and_then(|offset| offset.checked_add(self.offset_cycles));
-            if let (Some(offset), Ok(cycles)) = (offset, i64::try_from(cycles)) {
-                return offset.saturating_add(cycles);
-            }
-        }
-        self.nanoseconds_slow(cycles)
-    }
-
-    fn nanoseconds_slow(&self, cycles: u64) -> i64 {
         let cycles = i128::from(cycles) + i128::from(self.offset_cycles);
         let frequency = i128::from(self.frequency_hz.max(1));
         let whole = i128::from(self.offset_s) * i128::from(SECOND);
@@ -193,6 +233,7 @@ mod tests {
                            seconds in proptest::prelude::any::<i32>(), offset in proptest::prelude::any::<i64>(),
                            cycles in proptest::prelude::any::<u64>(), shift in 0u32..64) {
             let (clock, cycles) = (clock(frequency, seconds.into(), offset), cycles >> shift);
+            proptest::prop_assert_eq!(Time::new(Some(&clock)).nanoseconds(cycles), clock.nanoseconds(cycles));
             let sum = (i128::from(cycles) + i128::from(offset)) * i128::from(SECOND);
             let expected = i128::from(seconds) * i128::from(SECOND) + sum.div_euclid(frequency.into());
             let expected = expected.clamp(i64::MIN.into(), i64::MAX.into()) as i64;

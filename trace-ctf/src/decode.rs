@@ -1,9 +1,11 @@
 //! Bytes to values, by declared types.
 
 use crate::declared::{
-    Blob, Encoding, Enumeration, Flags, Float, Import, Integer, Length, Member, Optional, Reference, Root, Structure, Type,
-    Variant,
+    Blob, Encoding, Enumeration, Flags, Float, Import, Integer, Length, Member, Optional, Reference, Root, Sequence, Structure,
+    Type, Variant,
 };
+
+use crate::plan::Form;
 
 /// One step through a value. Structures, arrays and variants come as a begin, their parts, and an end.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +63,7 @@ pub(crate) struct Cursor<'d> {
 }
 
 /// Gives the value of an earlier structure that a root refers to.
-pub(crate) type Imports<'i> = &'i dyn Fn(&Import) -> Option<i128>;
+pub(crate) type Imports<'i> = &'i dyn Fn(&Import) -> Option<u64>;
 
 impl<'d> Cursor<'d> {
     /// Reads `bytes`, of which the first `end` bits count.
@@ -70,26 +72,53 @@ impl<'d> Cursor<'d> {
         Self { bytes, end: end.min(bytes.len() as u64 * 8), at, clock }
     }
 
+    /// As [`Cursor::new`], where the caller knows that `end` bits are there.
+    #[inline(always)]
+    pub(crate) fn within(bytes: &'d [u8], end: u64, at: u64, clock: u64) -> Self {
+        debug_assert!(end <= bytes.len() as u64 * 8);
+        Self { bytes, end, at, clock }
+    }
+
     /// Decodes a root structure.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn root<'t>(
         &mut self,
         root: &'t Root,
         imports: Imports<'_>,
         visit: &mut impl FnMut(Item<'t, 'd>),
     ) -> Result<(), Fault> {
-        if root.slots == 0 {
-            return Walk { cursor: self, slots: &mut [], empty: 0 }.structure(&root.structure, visit);
+        with_slots(root, imports, |slots| root.plan.visit(&root.structure, &mut Walk { cursor: self, slots, empty: 0 }, visit))
+    }
+
+    /// Decodes some members of a root structure as if it had no others.
+    pub(crate) fn shown<'t>(
+        &mut self,
+        root: &'t Root,
+        members: &[u32],
+        visit: &mut impl FnMut(Item<'t, 'd>),
+    ) -> Result<(), Fault> {
+        visit(Item::StructureBegin(&root.structure));
+        for place in members {
+            visit(Item::Member(&root.structure.members[*place as usize]));
+            Self { ..*self }.field(root, &[*place], &|_| None, visit)?;
         }
-        with_slots(root, imports, |slots| Walk { cursor: self, slots, empty: 0 }.structure(&root.structure, visit))
+        visit(Item::StructureEnd);
+        Ok(())
     }
 
     /// Moves behind a root structure.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn skip(&mut self, root: &Root, imports: Imports<'_>) -> Result<(), Fault> {
-        if root.slots == 0 {
-            return root.plan.skip(&root.structure, &mut Walk { cursor: self, slots: &mut [], empty: 0 }, usize::MAX);
+        match root.plan.fixed() {
+            Some(bits) => {
+                self.align(root.structure.align)?;
+                self.need(self.at.saturating_add(bits))
+            }
+            None => self.skip_steps(root, imports),
         }
+    }
+
+    fn skip_steps(&mut self, root: &Root, imports: Imports<'_>) -> Result<(), Fault> {
         with_slots(root, imports, |slots| {
             root.plan.skip(&root.structure, &mut Walk { cursor: self, slots, empty: 0 }, usize::MAX)
         })
@@ -112,7 +141,7 @@ impl<'d> Cursor<'d> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn align(&mut self, align: u32) -> Result<(), Fault> {
         let mask = u64::from(align.max(1)) - 1;
         // Alignments are powers of two.
@@ -120,7 +149,7 @@ impl<'d> Cursor<'d> {
     }
 
     /// Moves to `at`, if that much is there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn need(&mut self, at: u64) -> Result<(), Fault> {
         if at > self.end {
             return Err(Fault::End(at));
@@ -129,20 +158,27 @@ impl<'d> Cursor<'d> {
         Ok(())
     }
 
+    /// The eight bytes that begin here, whether they count or not.
+    #[inline(always)]
+    pub(crate) fn word(&self) -> Option<u64> {
+        let rest = self.bytes.get((self.at / 8) as usize..)?;
+        rest.first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+
     /// The bits at a place that [`Cursor::need`] was asked for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&self, at: u64, bits: u8, big_endian: bool) -> u64 {
         load(self.bytes, at, bits, big_endian)
     }
 
-    #[inline]
+    #[inline(always)]
     fn bits(&mut self, bits: u8, big_endian: bool) -> Result<u64, Fault> {
         let start = self.at;
         self.need(start + u64::from(bits))?;
         Ok(load(self.bytes, start, bits, big_endian))
     }
 
-    #[inline]
+    #[inline(always)]
     fn integer(&mut self, integer: &Integer) -> Result<u64, Fault> {
         self.align(integer.align)?;
         let value = if integer.variable || integer.reversed {
@@ -199,7 +235,7 @@ impl<'d> Cursor<'d> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, bytes: u64) -> Result<&'d [u8], Fault> {
         self.align(8)?;
         let start = self.at;
@@ -229,21 +265,36 @@ impl<'d> Cursor<'d> {
 }
 
 /// Runs `body` with room for the values that references need.
-fn with_slots<R>(root: &Root, imports: Imports<'_>, body: impl FnOnce(&mut [i128]) -> Result<R, Fault>) -> Result<R, Fault> {
-    let mut inline = [0; SLOTS_INLINE];
-    let mut heap = Vec::new();
-    let slots = match inline.get_mut(..root.slots) {
-        Some(slots) => slots,
-        None => {
-            heap.resize(root.slots, 0);
-            &mut heap[..]
+#[inline(always)]
+fn with_slots<R>(root: &Root, imports: Imports<'_>, body: impl FnOnce(&mut [u64]) -> Result<R, Fault>) -> Result<R, Fault> {
+    match root.slots {
+        0 => body(&mut []),
+        1..=SLOTS_INLINE => {
+            let mut slots = [0; SLOTS_INLINE];
+            if !root.imports.is_empty() {
+                import(root, imports, &mut slots)?;
+            }
+            body(&mut slots)
         }
-    };
+        _ => many_slots(root, imports, body),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn many_slots<R>(root: &Root, imports: Imports<'_>, body: impl FnOnce(&mut [u64]) -> Result<R, Fault>) -> Result<R, Fault> {
+    let mut slots = vec![0; root.slots];
+    import(root, imports, &mut slots)?;
+    body(&mut slots)
+}
+
+#[cold]
+fn import(root: &Root, imports: Imports<'_>, slots: &mut [u64]) -> Result<(), Fault> {
     for import in &root.imports {
         let value = imports(import).ok_or(Fault::Invalid("a length or tag of an earlier structure is not there"))?;
         slots[import.slot as usize] = value;
     }
-    body(slots)
+    Ok(())
 }
 
 /// Up to 64 bits, which must lie inside `bytes`.
@@ -308,39 +359,74 @@ fn half(bits: u16) -> f64 {
 pub(crate) struct Walk<'c, 's, 'd> {
     pub(crate) cursor: &'c mut Cursor<'d>,
     /// Values of the fields that something refers to.
-    pub(crate) slots: &'s mut [i128],
+    pub(crate) slots: &'s mut [u64],
     empty: u32,
 }
 
 impl<'d> Walk<'_, '_, 'd> {
-    #[inline]
+    #[inline(always)]
     fn structure<'t>(&mut self, structure: &'t Structure, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<(), Fault> {
         self.cursor.align(structure.align)?;
         visit(Item::StructureBegin(structure));
         for member in &structure.members {
-            visit(Item::Member(member));
-            let value = self.value(&member.class, visit)?;
-            if let Some(slot) = member.slot {
-                self.slots[slot as usize] = value;
-            }
+            self.member(member, visit)?;
         }
         visit(Item::StructureEnd);
         Ok(())
     }
 
+    /// Decodes a member where the cursor is.
+    #[inline(always)]
+    pub(crate) fn member<'t>(&mut self, member: &'t Member, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<(), Fault> {
+        visit(Item::Member(member));
+        let value = self.value(&member.class, visit)?;
+        if let Some(slot) = member.slot {
+            self.slots[slot as usize] = value;
+        }
+        Ok(())
+    }
+
+    /// Decodes a member at a place that is known to be aligned and there.
+    #[inline(always)]
+    pub(crate) fn placed<'t>(
+        &mut self,
+        member: &'t Member,
+        at: u64,
+        form: Form,
+        visit: &mut impl FnMut(Item<'t, 'd>),
+    ) -> Result<(), Fault> {
+        if let (Form::Plain { bits, big_endian, signed }, Type::Integer(integer)) = (form, &member.class) {
+            visit(Item::Member(member));
+            let value = self.cursor.peek(at, bits, big_endian);
+            if signed {
+                visit(Item::Signed(integer, sign_extend(value, bits)));
+            } else {
+                visit(Item::Unsigned(integer, value));
+            }
+            return Ok(());
+        }
+        self.cursor.at = at;
+        self.member(member, visit)
+    }
+
     /// Decodes a value and gives it back where it is an integer.
-    #[inline]
-    pub(crate) fn value<'t>(&mut self, class: &'t Type, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<i128, Fault> {
+    #[inline(always)]
+    pub(crate) fn value<'t>(&mut self, class: &'t Type, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<u64, Fault> {
         match class {
             Type::Integer(integer) => {
                 let value = self.cursor.integer(integer)?;
                 if integer.signed {
                     let value = sign_extend(value, integer.bits);
                     visit(Item::Signed(integer, value));
-                    return Ok(value.into());
+                    return Ok(value as u64);
                 }
                 visit(Item::Unsigned(integer, value));
-                Ok(value.into())
+                Ok(value)
+            }
+            Type::Sequence(Sequence { text: Some(encoding), length, .. }) => {
+                let length = self.length(length)?;
+                visit(characters(*encoding, self.cursor.take(length)?));
+                Ok(0)
             }
             Type::Text(text) => {
                 let bytes = self.cursor.text(text.encoding)?;
@@ -355,24 +441,24 @@ impl<'d> Walk<'_, '_, 'd> {
         }
     }
 
-    fn composed<'t>(&mut self, class: &'t Type, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<i128, Fault> {
+    fn composed<'t>(&mut self, class: &'t Type, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<u64, Fault> {
         match class {
             Type::Enumeration(enumeration) => {
                 let integer = &enumeration.integer;
                 let value = self.cursor.integer(integer)?;
-                let value = if integer.signed { sign_extend(value, integer.bits).into() } else { value.into() };
+                let value = if integer.signed { sign_extend(value, integer.bits).into() } else { i128::from(value) };
                 visit(Item::Enumeration(enumeration, value));
-                return Ok(value);
+                return Ok(value as u64);
             }
             Type::Boolean(integer) => {
                 let value = self.cursor.integer(integer)?;
                 visit(Item::Boolean(value != 0));
-                return Ok(value.into());
+                return Ok(value);
             }
             Type::Flags(flags) => {
                 let value = self.cursor.integer(&flags.integer)?;
                 visit(Item::Flags(flags, value));
-                return Ok(value.into());
+                return Ok(value);
             }
             Type::Blob(blob) => {
                 let length = match &blob.length {
@@ -389,10 +475,10 @@ impl<'d> Walk<'_, '_, 'd> {
                 }
                 visit(Item::Absent);
             }
-            Type::Array(array) => self.elements(&array.element, array.align, array.length, visit)?,
+            Type::Array(array) => self.elements(&array.element, array.align, array.text, array.length, visit)?,
             Type::Sequence(sequence) => {
                 let length = self.length(&sequence.length)?;
-                self.elements(&sequence.element, sequence.align, length, visit)?;
+                self.elements(&sequence.element, sequence.align, sequence.text, length, visit)?;
             }
             // They are decoded by `value`.
             Type::Integer(_) | Type::Text(_) | Type::Float(_) => return self.value(class, visit),
@@ -408,10 +494,7 @@ impl<'d> Walk<'_, '_, 'd> {
                 self.cursor.align(structure.align)?;
                 let (before, from) = structure.members.split_at(place as usize);
                 for member in before {
-                    let value = self.value(&member.class, &mut |_| {})?;
-                    if let Some(slot) = member.slot {
-                        self.slots[slot as usize] = value;
-                    }
+                    self.member(member, &mut |_| {})?;
                 }
                 self.inside(&from[0].class, rest, visit)
             }
@@ -424,8 +507,18 @@ impl<'d> Walk<'_, '_, 'd> {
         }
     }
 
+    #[inline]
     fn length(&self, reference: &Reference) -> Result<u64, Fault> {
-        u64::try_from(self.slots[reference.slot as usize]).map_err(|_| Fault::Invalid("a negative length"))
+        let value = self.slots[reference.slot as usize];
+        if reference.signed && (value as i64) < 0 {
+            return Err(Fault::Invalid("a negative length"));
+        }
+        Ok(value)
+    }
+
+    fn tag(&self, reference: &Reference) -> i128 {
+        let value = self.slots[reference.slot as usize];
+        if reference.signed { (value as i64).into() } else { value.into() }
     }
 
     fn variant<'t>(&mut self, variant: &'t Variant, visit: &mut impl FnMut(Item<'t, 'd>)) -> Result<(), Fault> {
@@ -437,13 +530,13 @@ impl<'d> Walk<'_, '_, 'd> {
     }
 
     fn chosen(&self, variant: &Variant) -> Result<u32, Fault> {
-        let tag = self.slots[variant.tag.slot as usize];
+        let tag = self.tag(&variant.tag);
         let chosen = variant.choices.iter().find(|(low, high, _)| *low <= tag && tag <= *high);
         chosen.map(|&(_, _, option)| option).ok_or(Fault::Invalid("the tag of a variant chooses none of its options"))
     }
 
     fn is_there(&self, optional: &Optional) -> bool {
-        let tag = self.slots[optional.tag.slot as usize];
+        let tag = self.tag(&optional.tag);
         if optional.choices.is_empty() {
             return tag != 0;
         }
@@ -454,11 +547,12 @@ impl<'d> Walk<'_, '_, 'd> {
         &mut self,
         element: &'t Type,
         align: u32,
+        text: Option<Encoding>,
         length: u64,
         visit: &mut impl FnMut(Item<'t, 'd>),
     ) -> Result<(), Fault> {
         self.cursor.align(element.align().max(align))?;
-        if let Some(encoding) = element.character() {
+        if let Some(encoding) = text {
             visit(characters(encoding, self.cursor.take(length)?));
             return Ok(());
         }

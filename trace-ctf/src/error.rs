@@ -7,7 +7,14 @@ use std::sync::Arc;
 /// Any failure of this crate; what it is about is told by the predicates.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct Error(#[from] Kind);
+pub struct Error(Box<Kind>);
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        // In a box: what is returned for each event is to be small.
+        Self(Box::new(kind))
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Kind {
@@ -78,7 +85,7 @@ impl Error {
 
     /// Names the file of an error that was found in text.
     pub(crate) fn in_file(mut self, file: &Path) -> Self {
-        if let Kind::Metadata { path, .. } | Kind::Unsupported { path, .. } = &mut self.0 {
+        if let Kind::Metadata { path, .. } | Kind::Unsupported { path, .. } = &mut *self.0 {
             *path = Some(file.to_owned());
         }
         self
@@ -86,37 +93,37 @@ impl Error {
 
     /// Whether a file or directory could not be read.
     pub fn is_io(&self) -> bool {
-        matches!(self.0, Kind::Io { .. })
+        matches!(*self.0, Kind::Io { .. })
     }
 
     /// Whether the directory holds no trace.
     pub fn is_no_trace(&self) -> bool {
-        matches!(self.0, Kind::NoTrace { .. })
+        matches!(*self.0, Kind::NoTrace { .. })
     }
 
     /// Whether the metadata text is malformed.
     pub fn is_metadata(&self) -> bool {
-        matches!(self.0, Kind::Metadata { .. })
+        matches!(*self.0, Kind::Metadata { .. })
     }
 
     /// Whether the metadata is well-formed but uses a construct this reader does not know.
     pub fn is_unsupported(&self) -> bool {
-        matches!(self.0, Kind::Unsupported { .. })
+        matches!(*self.0, Kind::Unsupported { .. })
     }
 
     /// Whether an event class given by the caller cannot be expressed.
     pub fn is_schema(&self) -> bool {
-        matches!(self.0, Kind::Schema(_))
+        matches!(*self.0, Kind::Schema(_))
     }
 
     /// Whether a data stream contradicts its metadata or itself.
     pub fn is_corrupt(&self) -> bool {
-        matches!(self.0, Kind::Corrupt { .. })
+        matches!(*self.0, Kind::Corrupt { .. })
     }
 
     /// Whether a data stream ends inside a packet, as after a crash of its writer; what precedes it was whole.
     pub fn is_truncated(&self) -> bool {
-        matches!(self.0, Kind::Truncated { .. })
+        matches!(*self.0, Kind::Truncated { .. })
     }
 
     /// The stream file the error lies in, where it lies in one.
@@ -135,7 +142,7 @@ impl Error {
     }
 
     fn place(&self) -> Option<&Place> {
-        match &self.0 {
+        match &*self.0 {
             Kind::Corrupt { place, .. } | Kind::Truncated { place, .. } => Some(place),
             _ => None,
         }

@@ -52,7 +52,8 @@
 //! let mut decoder = Decoder::new(&schema)?;
 //! let packet = decoder.packet(&PacketHeader::default(), &content)?;
 //! let mut line = Vec::new();
-//! for event in packet.events() {
+//! let mut events = packet.events();
+//! while let Some(event) = events.next_event() {
 //!     text::Formatter::utc().event(&event?, &mut line);
 //! }
 //! let expected = "[22:13:20.000000005] (+?.?????????) app:request: { cpu_id = 0 }, { vtid = 42 }, \

@@ -3,8 +3,8 @@
 //! Neighbouring members whose size no value changes are one run: one alignment, one check of the end, and every member at a
 //! known distance. What remains are texts, sequences, and what is chosen by a tag.
 
-use crate::declared::{Encoding, Integer, Structure, Text, Type};
-use crate::decode::{Fault, Walk, advance, sign_extend};
+use crate::declared::{Encoding, Integer, Member, Structure, Text, Type};
+use crate::decode::{Fault, Item, Walk, advance, sign_extend};
 
 /// The steps through a structure.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,6 +12,8 @@ pub(crate) struct Plan {
     steps: Box<[Step]>,
     /// Where each member lies.
     places: Box<[Place]>,
+    /// Bits of all of it, where there is nothing else to it.
+    fixed: Option<u64>,
 }
 
 /// Where a member lies.
@@ -26,13 +28,62 @@ struct Place {
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     /// Members of known size.
-    Run { align: u32, bits: u64, keep: Box<[Keep]> },
-    /// A text up to its zero.
-    Text(Encoding),
-    /// As many elements of one size as a slot says.
-    Elements { slot: u32, align: u32, bits: u64 },
+    Run(Run),
+    /// The member of this index: a text up to its zero.
+    Text(u32, Encoding),
+    /// The member of this index: as many elements of one size as a slot says.
+    Elements { member: u32, slot: u32, align: u32, bits: u64 },
     /// The member of this index, value by value.
     Value(u32),
+}
+
+/// Members of known size.
+#[derive(Clone, Debug, PartialEq)]
+struct Run {
+    align: u32,
+    bits: u64,
+    keep: Box<[Keep]>,
+    leaves: Box<[Leaf]>,
+}
+
+/// A member of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Leaf {
+    /// Distance from the beginning of the run, in bits.
+    at: u64,
+    member: u32,
+    form: Form,
+}
+
+/// What a member of a run is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Form {
+    /// An integer that only has a value, which nothing refers to.
+    Plain {
+        bits: u8,
+        big_endian: bool,
+        signed: bool,
+    },
+    Other,
+}
+
+impl Form {
+    fn new(member: &Member) -> Self {
+        match member.class {
+            Type::Integer(Integer { bits, big_endian, signed, reversed: false, clock: None, .. }) if member.slot.is_none() => {
+                Self::Plain { bits, big_endian, signed }
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A run on its way.
+struct Draft {
+    align: u32,
+    bits: u64,
+    keep: Vec<Keep>,
+    leaves: Vec<Leaf>,
 }
 
 /// A value to be kept while a run is passed.
@@ -52,20 +103,26 @@ impl Plan {
         let mut places = Vec::new();
         // What is known of the position: a multiple of so many bits, and so many more.
         let mut known = structure.align.max(1);
-        let mut run: Option<(u32, u64, Vec<Keep>)> = None;
+        let mut draft: Option<Draft> = None;
+        let end_run = |draft: &mut Option<Draft>, steps: &mut Vec<Step>| {
+            steps.extend(draft.take().map(|draft| {
+                let Draft { align, bits, keep, leaves } = draft;
+                Step::Run(Run { align, bits, keep: keep.into(), leaves: leaves.into() })
+            }));
+        };
         for (index, member) in structure.members.iter().enumerate() {
+            let index = index as u32;
             let align = member.class.align();
             let integer = member.class.integer();
             let usual = integer.is_none_or(|integer| !integer.variable && !integer.reversed);
-            let size =
-                fixed(&member.class).filter(|_| usual || member.slot.is_none() && integer.is_some_and(|i| i.clock.is_none()));
-            let Some(bits) = size else {
-                steps.extend(run.take().map(|(align, bits, keep)| Step::Run { align, bits, keep: keep.into() }));
+            let is_kept = member.slot.is_some() || integer.is_some_and(|integer| integer.clock.is_some());
+            let Some(bits) = fixed(&member.class).filter(|_| usual || !is_kept) else {
+                end_run(&mut draft, &mut steps);
                 places.push(Place { step: steps.len() as u32, at: 0 });
                 let step = step(&member.class, member.slot, index);
                 // Behind a text or bytes, whole bytes have passed.
                 known = match step {
-                    Step::Text(_) => 8,
+                    Step::Text(..) => 8,
                     Step::Elements { align: 8.., bits, .. } if bits % 8 == 0 => 8,
                     _ => 1,
                 };
@@ -73,66 +130,111 @@ impl Plan {
                 continue;
             };
             if align > known {
-                steps.extend(run.take().map(|(align, bits, keep)| Step::Run { align, bits, keep: keep.into() }));
+                end_run(&mut draft, &mut steps);
                 known = align;
-                run = Some((align, 0, Vec::new()));
+                draft = Some(Draft { align, bits: 0, keep: Vec::new(), leaves: Vec::new() });
             }
-            let (_, end, keep) = run.get_or_insert((1, 0, Vec::new()));
+            let run = draft.get_or_insert(Draft { align: 1, bits: 0, keep: Vec::new(), leaves: Vec::new() });
             // A position that overflows is beyond every packet.
-            let at = end.saturating_add(u64::from(align) - 1) & !(u64::from(align) - 1);
+            let at = run.bits.saturating_add(u64::from(align) - 1) & !(u64::from(align) - 1);
             places.push(Place { step: steps.len() as u32, at });
-            if let Some(integer) = integer.filter(|integer| member.slot.is_some() || integer.clock.is_some()) {
-                keep.push(Keep::new(integer, at, member.slot));
+            run.leaves.push(Leaf { at, member: index, form: Form::new(member) });
+            if let Some(integer) = integer.filter(|_| is_kept) {
+                run.keep.push(Keep::new(integer, at, member.slot));
             }
-            *end = at.saturating_add(bits);
+            run.bits = at.saturating_add(bits);
         }
-        steps.extend(run.map(|(align, bits, keep)| Step::Run { align, bits, keep: keep.into() }));
-        Self { steps: steps.into(), places: places.into() }
+        end_run(&mut draft, &mut steps);
+        let fixed = match &steps[..] {
+            [] => Some(0),
+            [Step::Run(Run { align: 1, bits, keep, .. })] if keep.is_empty() => Some(*bits),
+            _ => None,
+        };
+        Self { steps: steps.into(), places: places.into(), fixed }
+    }
+
+    /// Bits of the whole structure behind its alignment, where no value changes them and none is to be kept.
+    #[inline(always)]
+    pub(crate) fn fixed(&self) -> Option<u64> {
+        self.fixed
     }
 
     /// Passes everything before a member, or all of the structure where there is no such member.
-    #[inline]
     pub(crate) fn skip(&self, structure: &Structure, walk: &mut Walk<'_, '_, '_>, member: usize) -> Result<(), Fault> {
         walk.cursor.align(structure.align)?;
         let place = self.places.get(member);
         let steps = place.map_or(&self.steps[..], |place| &self.steps[..place.step as usize]);
         for step in steps {
             match step {
-                Step::Run { align, bits, keep } => {
-                    walk.cursor.align(*align)?;
-                    let start = walk.cursor.at;
-                    walk.cursor.need(start.saturating_add(*bits))?;
-                    for keep in keep {
+                Step::Run(run) => {
+                    let start = run.begin(walk)?;
+                    for keep in &run.keep {
                         keep.apply(start, walk);
                     }
                 }
-                Step::Text(encoding) => {
+                Step::Text(_, encoding) => {
                     walk.cursor.text(*encoding)?;
                 }
-                Step::Elements { slot, align, bits } => {
+                Step::Elements { slot, align, bits, .. } => {
                     walk.cursor.align(*align)?;
-                    let length = u64::try_from(walk.slots[*slot as usize]).map_err(|_| Fault::Invalid("a negative length"))?;
+                    // Lengths are unsigned: references to others are refused.
+                    let length = walk.slots[*slot as usize];
                     let end = length.checked_mul(*bits).and_then(|bits| bits.checked_add(walk.cursor.at));
                     walk.cursor.need(end.unwrap_or(u64::MAX))?;
                 }
-                Step::Value(index) => {
-                    let member = &structure.members[*index as usize];
-                    let value = walk.value(&member.class, &mut |_| {})?;
-                    if let Some(slot) = member.slot {
-                        walk.slots[slot as usize] = value;
-                    }
-                }
+                Step::Value(index) => walk.member(&structure.members[*index as usize], &mut |_| {})?,
             }
         }
         let Some(place) = place else { return Ok(()) };
-        if let Some(Step::Run { align, keep, .. }) = self.steps.get(place.step as usize) {
-            walk.cursor.align(*align)?;
+        if let Some(Step::Run(run)) = self.steps.get(place.step as usize) {
+            walk.cursor.align(run.align)?;
             let start = walk.cursor.at;
             walk.cursor.need(start.saturating_add(place.at))?;
             // A length may stand in the run of what it counts.
-            keep.iter().filter(|keep| keep.at < place.at).for_each(|keep| keep.apply(start, walk));
+            run.keep.iter().filter(|keep| keep.at < place.at).for_each(|keep| keep.apply(start, walk));
         }
         Ok(())
+    }
+
+    /// Decodes all members.
+    #[inline(always)]
+    pub(crate) fn visit<'t, 'd>(
+        &self,
+        structure: &'t Structure,
+        walk: &mut Walk<'_, '_, 'd>,
+        visit: &mut impl FnMut(Item<'t, 'd>),
+    ) -> Result<(), Fault> {
+        walk.cursor.align(structure.align)?;
+        visit(Item::StructureBegin(structure));
+        for step in &self.steps {
+            match step {
+                Step::Run(run) => {
+                    let start = run.begin(walk)?;
+                    for leaf in &run.leaves {
+                        walk.placed(&structure.members[leaf.member as usize], start + leaf.at, leaf.form, visit)?;
+                    }
+                    walk.cursor.at = start + run.bits;
+                }
+                Step::Text(index, _) | Step::Elements { member: index, .. } | Step::Value(index) => {
+                    walk.member(&structure.members[*index as usize], visit)?;
+                }
+            }
+        }
+        visit(Item::StructureEnd);
+        Ok(())
+    }
+}
+
+impl Run {
+    /// Makes sure that all of it is there, and gives its beginning.
+    #[inline(always)]
+    fn begin(&self, walk: &mut Walk<'_, '_, '_>) -> Result<u64, Fault> {
+        if self.align > 1 {
+            walk.cursor.align(self.align)?;
+        }
+        let start = walk.cursor.at;
+        walk.cursor.need(start.saturating_add(self.bits))?;
+        Ok(start)
     }
 }
 
@@ -142,28 +244,28 @@ impl Keep {
         Self { at, bits, big_endian, signed, slot, is_clock: integer.clock.is_some() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn apply(&self, start: u64, walk: &mut Walk<'_, '_, '_>) {
         let value = walk.cursor.peek(start + self.at, self.bits, self.big_endian);
         if self.is_clock {
             walk.cursor.clock = advance(walk.cursor.clock, value, self.bits);
         }
         if let Some(slot) = self.slot {
-            walk.slots[slot as usize] = if self.signed { sign_extend(value, self.bits).into() } else { value.into() };
+            walk.slots[slot as usize] = if self.signed { sign_extend(value, self.bits) as u64 } else { value };
         }
     }
 }
 
-fn step(class: &Type, slot: Option<u32>, index: usize) -> Step {
+fn step(class: &Type, slot: Option<u32>, member: u32) -> Step {
     match class {
-        Type::Text(Text { encoding }) => Step::Text(*encoding),
+        Type::Text(Text { encoding }) => Step::Text(member, *encoding),
         Type::Sequence(sequence) if slot.is_none() => match (fixed(&sequence.element), sequence.element.align()) {
             (Some(bits), align) if bits > 0 && bits % u64::from(align) == 0 => {
-                Step::Elements { slot: sequence.length.slot, align: align.max(sequence.align), bits }
+                Step::Elements { member, slot: sequence.length.slot, align: align.max(sequence.align), bits }
             }
-            _ => Step::Value(index as u32),
+            _ => Step::Value(member),
         },
-        _ => Step::Value(index as u32),
+        _ => Step::Value(member),
     }
 }
 

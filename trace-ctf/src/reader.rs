@@ -64,7 +64,6 @@ pub use crate::decode::Item;
 pub(crate) use field::parts;
 pub use field::{Field, Scalar};
 pub use merge::{Entry, Merge, Selection};
-pub(crate) use packet::is_bookkeeping;
 pub use packet::{Event, Events, Packet, PacketInfo, Scope};
 pub use stream::{Loss, LossKind, Packets};
 pub use trace::{Decoder, Stream, Trace, discover};

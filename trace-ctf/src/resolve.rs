@@ -182,7 +182,7 @@ impl Resolver<'_> {
             }
             Type::Optional(optional) => {
                 let tag = self.find(&optional.tag)?;
-                optional.tag.slot = tag.slot;
+                (optional.tag.slot, optional.tag.signed) = (tag.slot, tag.signed);
                 self.used.push(tag.slot);
                 self.class(&mut optional.inner)?;
             }
@@ -195,7 +195,7 @@ impl Resolver<'_> {
                     };
                     variant.choices = choices(variant, labels);
                 }
-                variant.tag.slot = tag.slot;
+                (variant.tag.slot, variant.tag.signed) = (tag.slot, tag.signed);
                 self.used.push(tag.slot);
                 for option in &mut variant.options {
                     self.class(&mut option.class)?;

@@ -6,6 +6,7 @@ mod readable;
 mod time;
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 pub use describe::describe;
 pub use readable::Readable;
@@ -23,17 +24,22 @@ use time::{SECOND, Zone};
 pub struct Formatter {
     zone: Zone,
     previous: Option<i64>,
+    origin: Origin,
 }
 
 impl Formatter {
     /// Shows times in UTC, as `babeltrace2 --clock-gmt`.
     pub fn utc() -> Self {
-        Self { zone: Zone::utc(), previous: None }
+        Self::new(Zone::utc())
     }
 
     /// Shows local times; `offset` tells the distance from UTC, in seconds, at a time in seconds from the Unix epoch.
     pub fn local(offset: impl Fn(i64) -> i32 + Send + 'static) -> Self {
-        Self { zone: Zone::local(offset), previous: None }
+        Self::new(Zone::local(offset))
+    }
+
+    fn new(zone: Zone) -> Self {
+        Self { zone, previous: None, origin: Origin::default() }
     }
 
     /// Appends the line of an event, with its line feed.
@@ -45,13 +51,15 @@ impl Formatter {
             match self.previous.replace(timestamp) {
                 Some(previous) => {
                     let delta = timestamp.wrapping_sub(previous) as u64;
-                    let _ = write!(out, "{}.{:09}", delta / SECOND as u64, delta % SECOND as u64);
+                    number::unsigned(delta / SECOND as u64, out);
+                    out.push(b'.');
+                    number::nine_digits((delta % SECOND as u64) as u32, out);
                 }
                 None => out.extend(b"?.?????????"),
             }
             out.extend(b") ");
         }
-        origin(event.trace(), out);
+        out.extend(self.origin.of(event));
         out.extend(event.name().as_bytes());
         out.extend(b": ");
         let mut scopes = 0;
@@ -60,8 +68,8 @@ impl Formatter {
             if scopes > 0 {
                 out.extend(b", ");
             }
-            let mut writer = Writer { out, first: true, depth: 0, scope, hidden: 0 };
-            if event.visit(scope, |item| writer.item(&item)) { scopes += 1 } else { out.truncate(start) }
+            let mut writer = Writer { out, first: true };
+            if event.visit(scope, |item| writer.item(item)) { scopes += 1 } else { out.truncate(start) }
         }
         out.push(b'\n');
     }
@@ -98,11 +106,29 @@ impl Formatter {
     }
 }
 
+/// Host, process name and process of the trace that the last event was of.
+#[derive(Debug, Default)]
+struct Origin {
+    trace: Option<Arc<Declarations>>,
+    text: Vec<u8>,
+}
+
+impl Origin {
+    fn of(&mut self, event: &Event<'_>) -> &[u8] {
+        let trace = event.packet().shared_trace();
+        if !self.trace.as_ref().is_some_and(|known| Arc::ptr_eq(known, trace)) {
+            self.trace = Some(trace.clone());
+            self.text.clear();
+            origin(trace, &mut self.text);
+        }
+        &self.text
+    }
+}
+
 /// Host, process name and process, as far as the environment tells them.
 fn origin(trace: &Declarations, out: &mut Vec<u8>) {
-    let start = out.len();
     for (name, value) in ["hostname", "procname", "vpid"].into_iter().filter_map(|name| Some((name, trace.environment(name)?))) {
-        if out.len() > start {
+        if !out.is_empty() {
             out.push(b':');
         }
         match value {
@@ -111,7 +137,7 @@ fn origin(trace: &Declarations, out: &mut Vec<u8>) {
             EnvValue::Int(number) => drop(write!(out, "{number}")),
         }
     }
-    if out.len() > start {
+    if !out.is_empty() {
         out.push(b' ');
     }
 }
@@ -120,41 +146,32 @@ struct Writer<'o> {
     out: &'o mut Vec<u8>,
     /// Whether nothing stands yet inside the brace or bracket that was opened last.
     first: bool,
-    depth: u32,
-    scope: Scope,
-    /// Values to leave out: the one that follows a member only readers need.
-    hidden: u32,
 }
 
 impl Writer<'_> {
-    fn item(&mut self, item: &Item<'_, '_>) {
-        if self.hidden > 0 {
-            self.hidden -= 1;
-            return;
-        }
-        match *item {
+    #[inline]
+    fn item(&mut self, item: Item<'_, '_>) {
+        match item {
             Item::Unsigned(class, value) => self.integer(class, value),
             Item::Signed(class, value) => self.integer(class, value as u64),
             Item::Enumeration(class, value) => self.enumeration(class, value),
             Item::Float(_, value) => number::general(value, self.out),
-            Item::Text(bytes) => escaped(bytes.split(|&byte| byte == 0).next().unwrap_or_default(), self.out),
+            Item::Text(bytes) => escaped(until_zero(bytes), self.out),
             Item::Wide(encoding, bytes) => escaped(encoding.decode(bytes).as_bytes(), self.out),
             Item::Boolean(value) => self.out.extend(if value { &b"true"[..] } else { b"false" }),
-            Item::Flags(class, value) => drop(write!(self.out, "0x{value:X}{}", if class.integer.bits == 0 { "?" } else { "" })),
+            Item::Flags(_, value) => drop(write!(self.out, "0x{value:X}")),
             Item::Blob(_, bytes) => bytes.iter().for_each(|byte| drop(write!(self.out, "{byte:02x}"))),
             Item::Absent => self.out.extend(b"<absent>"),
             Item::Member(member) => {
-                if self.scope == Scope::PacketContext && self.depth == 1 && crate::reader::is_bookkeeping(&member.class) {
-                    self.hidden = 1;
-                    return;
-                }
                 self.separate();
                 self.out.extend(member.name().as_bytes());
                 self.out.extend(b" = ");
             }
             Item::Element(index) => {
                 self.separate();
-                let _ = write!(self.out, "[{index}] = ");
+                self.out.push(b'[');
+                number::unsigned(index, self.out);
+                self.out.extend(b"] = ");
             }
             Item::VariantBegin(_) => self.out.extend(b"{ "),
             Item::VariantEnd => self.out.extend(b" }"),
@@ -168,13 +185,11 @@ impl Writer<'_> {
     fn open(&mut self, bracket: u8) {
         self.out.push(bracket);
         self.first = true;
-        self.depth += 1;
     }
 
     fn close(&mut self, bracket: &[u8]) {
         self.out.extend(bracket);
         self.first = false;
-        self.depth -= 1;
     }
 
     fn separate(&mut self) {
@@ -182,7 +197,16 @@ impl Writer<'_> {
         self.first = false;
     }
 
+    #[inline]
     fn integer(&mut self, class: &Integer, value: u64) {
+        match class.base {
+            Base::Dec if class.signed => number::signed(value as i64, self.out),
+            Base::Dec => number::unsigned(value, self.out),
+            _ => self.based(class, value),
+        }
+    }
+
+    fn based(&mut self, class: &Integer, value: u64) {
         let bits = u32::from(class.bits);
         let masked = |bits: u32| if bits < 64 { value & ((1 << bits) - 1) } else { value };
         let _ = match class.base {
@@ -213,30 +237,51 @@ impl Writer<'_> {
     }
 }
 
+fn until_zero(bytes: &[u8]) -> &[u8] {
+    &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]
+}
+
 /// Appends a text in quotes, with C's escapes.
 fn escaped(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    for &byte in text {
-        let escape = match byte {
-            b'\\' | b'\'' | b'"' | b'?' => byte,
-            7 => b'a',
-            8 => b'b',
-            0x1B => b'e',
-            12 => b'f',
-            b'\n' => b'n',
-            b'\r' => b'r',
-            b'\t' => b't',
-            11 => b'v',
-            0..=0x1F | 0x7F => {
-                let _ = write!(out, "\\x{byte:02x}");
-                continue;
-            }
-            _ => {
-                out.push(byte);
-                continue;
-            }
-        };
-        out.extend([b'\\', escape]);
+    if text.iter().all(|&byte| IS_PLAIN[usize::from(byte)]) {
+        out.extend(text);
+    } else {
+        text.iter().for_each(|&byte| escape(byte, out));
     }
     out.push(b'"');
+}
+
+/// Bytes that stand for themselves.
+const IS_PLAIN: [bool; 256] = {
+    let mut plain = [true; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        plain[byte] = !matches!(byte as u8, b'\\' | b'\'' | b'"' | b'?' | 0..=0x1F | 0x7F);
+        byte += 1;
+    }
+    plain
+};
+
+fn escape(byte: u8, out: &mut Vec<u8>) {
+    let escape = match byte {
+        b'\\' | b'\'' | b'"' | b'?' => byte,
+        7 => b'a',
+        8 => b'b',
+        0x1B => b'e',
+        12 => b'f',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        11 => b'v',
+        0..=0x1F | 0x7F => {
+            let _ = write!(out, "\\x{byte:02x}");
+            return;
+        }
+        _ => {
+            out.push(byte);
+            return;
+        }
+    };
+    out.extend([b'\\', escape]);
 }

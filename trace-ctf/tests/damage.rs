@@ -174,7 +174,10 @@ fn a_packet_in_memory_reads_as_its_file() {
     let packet = decoder.packet(&entry.packet, content).unwrap();
     let mut text = Vec::new();
     let mut formatter = Formatter::utc();
-    packet.events().for_each(|event| formatter.event(&event.unwrap(), &mut text));
+    let mut events = packet.events();
+    while let Some(event) = events.next_event() {
+        formatter.event(&event.unwrap(), &mut text);
+    }
     assert_eq!(text, read(directory.path()).unwrap().text);
 }
 
@@ -236,7 +239,9 @@ proptest! {
         if let Ok(packet) = decoder.packet(&header, &content) {
             let mut text = Vec::new();
             let mut formatter = Formatter::utc();
-            for event in packet.events().flatten() {
+            let mut events = packet.events();
+            while let Some(event) = events.next_event() {
+                let Ok(event) = event else { continue };
                 formatter.event(&event, &mut text);
                 event.payload();
             }

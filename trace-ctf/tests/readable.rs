@@ -38,9 +38,9 @@ fn line(mut readable: Readable, class: EventClass, bytes: &[u8]) -> String {
     content.extend(bytes);
     let packet = decoder.packet(&PacketHeader { cpu_id: 3, ..PacketHeader::default() }, &content).unwrap();
     let mut line = Vec::new();
-    let events: Vec<_> = packet.events().map(Result::unwrap).collect();
-    assert_eq!(events.len(), 1);
-    readable.event(&events[0], &mut line);
+    let mut events = packet.events();
+    readable.event(&events.next_event().unwrap().unwrap(), &mut line);
+    assert!(events.next_event().is_none());
     String::from_utf8(line).unwrap()
 }
 
@@ -198,9 +198,15 @@ fn deltas_and_names_of_threads() {
     }
     let packet = decoder.packet(&PacketHeader { cpu_id: 3, ..PacketHeader::default() }, &content).unwrap();
     let mut readable = Readable::utc().deltas(true);
-    packet.events().for_each(|event| readable.learn(&event.unwrap()));
+    let mut events = packet.events();
+    while let Some(event) = events.next_event() {
+        readable.learn(&event.unwrap());
+    }
     let mut lines = Vec::new();
-    packet.events().for_each(|event| readable.event(&event.unwrap(), &mut lines));
+    let mut events = packet.events();
+    while let Some(event) = events.next_event() {
+        readable.event(&event.unwrap(), &mut lines);
+    }
     // The event's own context knows the CPU better than its packet.
     let expected = "\
 00:00:01.000000000  +0.000000000  e  [vtid 42 ab cpu 7]

@@ -6,7 +6,7 @@ use crate::sys;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
 use trace_ctf::packet::PacketHeader;
-use trace_ctf::reader::{self, Decoder, Loss, LossKind};
+use trace_ctf::reader::{self, Decoder, Entry, Loss, LossKind, Merge};
 use trace_ctf::schema as ctf;
 use trace_ctf::text::Readable;
 
@@ -98,27 +98,24 @@ impl Sink for Printer {
 
     fn settle(&mut self) -> Result<()> {
         let mut lines = Vec::new();
-        let mut events = Vec::new();
-        for packet in &self.packets {
-            for event in packet.events() {
-                events.push(event.map_err(unreadable)?);
-            }
-        }
-        // Stable: events of one ring keep their order.
-        events.sort_by_key(reader::Event::timestamp);
         self.losses.sort_by_key(|loss| loss.begin);
         // Threads were recorded before they were looked for.
-        events.iter().for_each(|event| self.readable.learn(event));
+        for packet in &self.packets {
+            let mut events = packet.events();
+            while let Some(event) = events.next_event() {
+                self.readable.learn(&event.map_err(unreadable)?);
+            }
+        }
         let mut losses = self.losses.drain(..).peekable();
-        for event in &events {
+        let mut merge = Merge::of_packets(self.packets.drain(..));
+        while let Some(entry) = merge.next_entry() {
+            let Entry::Event(event) = entry.map_err(unreadable)? else { continue };
             while let Some(loss) = losses.next_if(|loss| loss.begin <= event.timestamp()) {
                 warn(&self.readable, &loss, &mut lines);
             }
-            self.readable.event(event, &mut lines);
+            self.readable.event(&event, &mut lines);
         }
         losses.for_each(|loss| warn(&self.readable, &loss, &mut lines));
-        drop(events);
-        self.packets.clear();
         self.written += lines.len() as u64;
         sys::write_stderr(&lines);
         Ok(())

@@ -225,6 +225,7 @@ pub struct Array {
     pub length: u64,
     /// Alignment in bits of the first, where it is greater than that of an element.
     pub align: u32,
+    pub(crate) text: Option<Encoding>,
 }
 
 /// As many elements as an earlier field says.
@@ -236,6 +237,7 @@ pub struct Sequence {
     pub length: Reference,
     /// Alignment in bits of the first, where it is greater than that of an element.
     pub align: u32,
+    pub(crate) text: Option<Encoding>,
 }
 
 /// Names an earlier field.
@@ -246,6 +248,8 @@ pub struct Reference {
     /// The structure that the name begins in, where it is not found from the inside to the outside.
     pub(crate) scope: Option<Scope>,
     pub(crate) slot: u32,
+    /// Whether the slot holds a signed integer.
+    pub(crate) signed: bool,
 }
 
 impl Root {
@@ -295,7 +299,7 @@ impl Member {
 
 impl Reference {
     pub(crate) fn new(name: impl Into<Box<str>>, scope: Option<Scope>) -> Self {
-        Self { name: name.into(), scope, slot: 0 }
+        Self { name: name.into(), scope, slot: 0, signed: false }
     }
 }
 
@@ -366,16 +370,24 @@ impl Encoding {
 }
 
 impl Array {
-    /// The elements as characters of a text.
+    pub(crate) fn new(element: Type, length: u64, align: u32) -> Self {
+        Self { text: element.character(), element: Box::new(element), length, align }
+    }
+
+    /// The encoding of the text that it is.
     pub fn text(&self) -> Option<Encoding> {
-        self.element.character()
+        self.text
     }
 }
 
 impl Sequence {
-    /// The elements as characters of a text.
+    pub(crate) fn new(element: Type, length: Reference, align: u32) -> Self {
+        Self { text: element.character(), element: Box::new(element), length, align }
+    }
+
+    /// The encoding of the text that it is.
     pub fn text(&self) -> Option<Encoding> {
-        self.element.character()
+        self.text
     }
 }
 

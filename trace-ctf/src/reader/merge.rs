@@ -15,7 +15,7 @@ pub enum Entry<'m> {
     /// The next event.
     Event(Event<'m>),
     /// Something is missing here, in the stream it names.
-    Loss(Loss),
+    Loss(Box<Loss>),
 }
 
 /// Which events are wanted: all of them, unless told otherwise.
@@ -62,7 +62,7 @@ impl Selection {
     }
 
     fn selects(&self, packet: &Packet, event: &EventHead, known: &mut Vec<Option<bool>>) -> bool {
-        if let Some(timestamp) = event.timestamp {
+        if let Some(timestamp) = Event::new(packet, event).timestamp() {
             if self.from.is_some_and(|from| timestamp < from) || self.to.is_some_and(|to| timestamp >= to) {
                 return false;
             }
@@ -72,7 +72,7 @@ impl Selection {
         if known.len() <= place {
             known.resize(place + 1, None);
         }
-        *known[place].get_or_insert_with(|| are_wanted(packet.stream_class(), Event::new(packet, *event).class()))
+        *known[place].get_or_insert_with(|| are_wanted(packet.stream_class(), Event::new(packet, event).class()))
     }
 }
 
@@ -90,23 +90,38 @@ impl std::fmt::Debug for Selection {
 #[derive(Debug)]
 pub struct Merge {
     inputs: Vec<Input>,
-    /// Time stamp and input of each event that is ready, but for that of `current`.
+    /// Time stamp and input of each event that is ready.
     ready: BinaryHeap<Reverse<(i64, usize)>>,
-    /// The input whose event is next, or was given last.
-    current: Option<usize>,
-    /// Whether the event of `current` was given, and is not needed any more.
+    /// The input whose event was given last.
+    current: usize,
+    /// Whether `current` has given its event, and is not in `ready`.
     is_given: bool,
+    /// The first of `ready`.
+    limit: (i64, usize),
     losses: VecDeque<Loss>,
     errors: VecDeque<Error>,
     selection: Selection,
     selects_all: bool,
 }
 
+impl Input {
+    fn new(packets: Packets, packet: Option<Packet>) -> Self {
+        let packet = packet.map(|packet| {
+            let position = packet.begin();
+            (packet, position)
+        });
+        Self { packets, packet, event: EventHead::default(), classes: Vec::new() }
+    }
+}
+
+/// Behind every time stamp.
+const NO_LIMIT: (i64, usize) = (i64::MAX, usize::MAX);
+
 #[derive(Debug)]
 struct Input {
     packets: Packets,
     packet: Option<(Packet, Position)>,
-    event: Option<EventHead>,
+    event: EventHead,
     /// Which event classes are selected, by their place, as far as that was asked.
     classes: Vec<Option<bool>>,
 }
@@ -127,17 +142,23 @@ impl Merge {
 
     /// Merges what is selected of streams; where time stamps are equal, earlier streams go first.
     pub fn of(streams: impl IntoIterator<Item = Packets>, selection: Selection) -> Self {
-        let input = |packets: Packets| {
-            let packets = packets.between(selection.from, selection.to);
-            Input { packets, packet: None, event: None, classes: Vec::new() }
-        };
-        let inputs: Vec<_> = streams.into_iter().map(input).collect();
+        let input = |packets: Packets| Input::new(packets.between(selection.from, selection.to), None);
+        Self::start(streams.into_iter().map(input).collect(), selection)
+    }
+
+    /// Merges packets in memory; where time stamps are equal, earlier packets go first.
+    pub fn of_packets(packets: impl IntoIterator<Item = Packet>) -> Self {
+        let input = |packet: Packet| Input::new(Packets::none(&packet), Some(packet));
+        Self::start(packets.into_iter().map(input).collect(), Selection::default())
+    }
+
+    fn start(inputs: Vec<Input>, selection: Selection) -> Self {
         let selects_all = selection.selects_all();
         let (losses, errors) = Default::default();
         let ready = BinaryHeap::new();
-        let mut merge = Self { ready, current: None, is_given: false, losses, errors, inputs, selection, selects_all };
+        let (current, limit) = (0, NO_LIMIT);
+        let mut merge = Self { inputs, ready, current, is_given: false, limit, losses, errors, selection, selects_all };
         for input in 0..merge.inputs.len() {
-            merge.next_packet(input);
             if let Some(timestamp) = merge.advance(input) {
                 merge.ready.push(Reverse((timestamp, input)));
             }
@@ -148,32 +169,55 @@ impl Merge {
     /// Gives the next event or loss, or what is wrong with a stream, which then has ended.
     #[inline]
     pub fn next_entry(&mut self) -> Option<Result<Entry<'_>>> {
-        if let Some(index) = self.current.filter(|_| self.is_given) {
-            self.is_given = false;
-            self.current = match self.advance(index) {
-                // As long as no other stream has an earlier event, this one goes on.
-                Some(timestamp) if self.ready.peek().is_none_or(|Reverse(first)| (timestamp, index) < *first) => Some(index),
-                Some(timestamp) => {
-                    self.ready.push(Reverse((timestamp, index)));
-                    None
+        // As long as no other stream has an earlier event, one goes on; what else there is to do is done at its packets' ends.
+        if self.selects_all && self.is_given {
+            let input = &mut self.inputs[self.current];
+            if let Some((packet, position)) = &mut input.packet {
+                match packet.next(position, &mut input.event) {
+                    Ok(true) if (input.event.timestamp, self.current) < self.limit => {
+                        let input = &self.inputs[self.current];
+                        let (packet, _) = input.packet.as_ref()?;
+                        return Some(Ok(Entry::Event(Event::new(packet, &input.event))));
+                    }
+                    Ok(true) => {
+                        self.ready.push(Reverse((input.event.timestamp, self.current)));
+                        self.is_given = false;
+                    }
+                    Ok(false) => {}
+                    Err(error) => self.failed(error),
                 }
-                None => None,
-            };
-        }
-        if !self.losses.is_empty() || !self.errors.is_empty() {
-            if let Some(loss) = self.losses.pop_front() {
-                return Some(Ok(Entry::Loss(loss)));
             }
-            return self.errors.pop_front().map(Err);
         }
-        let index = match self.current {
-            Some(index) => index,
-            None => self.ready.pop()?.0.1,
-        };
-        self.current = Some(index);
+        self.next_slow()
+    }
+
+    #[inline(never)]
+    fn next_slow(&mut self) -> Option<Result<Entry<'_>>> {
+        if core::mem::take(&mut self.is_given) {
+            if let Some(timestamp) = self.advance(self.current) {
+                self.ready.push(Reverse((timestamp, self.current)));
+            }
+        }
+        if let Some(loss) = self.losses.pop_front() {
+            return Some(Ok(Entry::Loss(Box::new(loss))));
+        }
+        if let Some(error) = self.errors.pop_front() {
+            return Some(Err(error));
+        }
+        let Reverse((_, index)) = self.ready.pop()?;
+        self.current = index;
         self.is_given = true;
-        let Input { packet: Some((packet, _)), event: Some(event), .. } = &self.inputs[index] else { return None };
-        Some(Ok(Entry::Event(Event::new(packet, *event))))
+        self.limit = self.ready.peek().map_or(NO_LIMIT, |Reverse(first)| *first);
+        let input = &self.inputs[index];
+        let (packet, _) = input.packet.as_ref()?;
+        Some(Ok(Entry::Event(Event::new(packet, &input.event))))
+    }
+
+    /// Ends the current input.
+    #[cold]
+    fn failed(&mut self, error: Error) {
+        self.errors.push_back(error);
+        self.inputs[self.current].packets.stop();
     }
 
     /// Finds the next event of an input, and gives its time.
@@ -181,16 +225,19 @@ impl Merge {
     fn advance(&mut self, index: usize) -> Option<i64> {
         loop {
             let input = &mut self.inputs[index];
-            let (packet, position) = input.packet.as_mut()?;
-            match packet.next(position) {
-                Ok(Some(event)) => {
-                    if !self.selects_all && !self.selection.selects(packet, &event, &mut input.classes) {
+            let Some((packet, position)) = &mut input.packet else {
+                self.next_packet(index);
+                self.inputs[index].packet.as_ref()?;
+                continue;
+            };
+            match packet.next(position, &mut input.event) {
+                Ok(true) => {
+                    if !self.selects_all && !self.selection.selects(packet, &input.event, &mut input.classes) {
                         continue;
                     }
-                    input.event = Some(event);
-                    return Some(event.timestamp.unwrap_or(i64::MIN));
+                    return Some(input.event.timestamp);
                 }
-                Ok(None) => {}
+                Ok(false) => {}
                 Err(error) => {
                     self.errors.push_back(error);
                     input.packets.stop();
@@ -204,7 +251,6 @@ impl Merge {
     #[cold]
     fn next_packet(&mut self, index: usize) {
         let input = &mut self.inputs[index];
-        input.event = None;
         if let Some((packet, _)) = input.packet.take() {
             input.packets.recycle(packet);
         }

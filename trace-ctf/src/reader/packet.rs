@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::declared::{Declarations, EventClass, Import, Role, Root, StreamClass, Type};
+use crate::declared::{Declarations, EventClass, Import, Role, Root, StreamClass};
 use crate::decode::{Cursor, Fault, Item};
 use crate::error::{Kind, Place};
 use crate::packet::MAGIC;
@@ -49,6 +49,10 @@ pub struct Packet {
     place: Place,
     context_at: u64,
     events_at: u64,
+    /// Bits of header and event records, whether they are there or not.
+    content: u64,
+    /// Those that are there.
+    end: u64,
 }
 
 /// Bytes of a packet, with zeros behind them.
@@ -76,14 +80,17 @@ pub enum Scope {
 }
 
 /// Place and class of an event, without its packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct EventHead {
+    cycles: u64,
+    /// Nanoseconds; nothing that counts where the stream has no clock.
+    pub(super) timestamp: i64,
+    /// Where the contexts begin, in bits.
+    at: u64,
+    /// Bits of the header in front.
+    header: u32,
     /// Place of its class among those of its stream class.
     pub(super) class: u32,
-    cycles: u64,
-    pub(super) timestamp: Option<i64>,
-    /// Bit offsets of its header and of the three structures behind it.
-    scopes: [u64; 4],
 }
 
 /// How far a packet has been read.
@@ -98,7 +105,7 @@ pub(super) struct Position {
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'p> {
     packet: &'p Packet,
-    head: EventHead,
+    head: &'p EventHead,
 }
 
 /// The events of a packet, in order.
@@ -106,6 +113,7 @@ pub struct Event<'p> {
 pub struct Events<'p> {
     packet: &'p Packet,
     position: Position,
+    head: EventHead,
 }
 
 /// What the beginning of a packet tells.
@@ -140,13 +148,6 @@ impl Bytes {
 
     fn len(&self) -> u64 {
         self.length as u64
-    }
-
-    /// Reads from a place, as far as `end` and there are bytes.
-    #[inline]
-    fn cursor(&self, end: u64, at: u64, clock: u64) -> Cursor<'_> {
-        // Bytes behind the packet can be loaded, and do not count.
-        Cursor::new(&self.buffer, end.min(self.len() * 8), at, clock)
     }
 }
 
@@ -200,7 +201,9 @@ impl Packet {
     /// Makes a packet of its bytes, or of as many of them as there are, and what their beginning tells.
     pub(super) fn new(trace: &Arc<Declarations>, bytes: Bytes, place: Place, opening: Opening) -> Self {
         let Opening { info, class, context_at, events_at } = opening;
-        Self { info, class, trace: trace.clone(), bytes, place, context_at, events_at }
+        let content = info.content_bits.or(info.packet_bits).unwrap_or(bytes.len() * 8);
+        let end = content.min(bytes.len() * 8);
+        Self { info, class, trace: trace.clone(), bytes, place, context_at, events_at, content, end }
     }
 
     /// Gives back the memory.
@@ -220,6 +223,10 @@ impl Packet {
 
     /// What its trace declares.
     pub fn trace(&self) -> &Declarations {
+        &self.trace
+    }
+
+    pub(crate) fn shared_trace(&self) -> &Arc<Declarations> {
         &self.trace
     }
 
@@ -250,29 +257,33 @@ impl Packet {
 
     /// The events, in order.
     pub fn events(&self) -> Events<'_> {
-        Events { packet: self, position: self.begin() }
+        Events { packet: self, position: self.begin(), head: EventHead::default() }
     }
 
     pub(super) fn begin(&self) -> Position {
         Position { at: self.events_at, clock: self.info.timestamp_begin.unwrap_or_default(), ended: false }
     }
 
-    /// Finds the next event and makes sure that it is whole.
-    #[inline]
-    pub(super) fn next(&self, position: &mut Position) -> Result<Option<EventHead>> {
-        if position.ended {
-            return Ok(None);
+    /// Reads from a place, as far as there are bytes.
+    #[inline(always)]
+    fn cursor(&self, at: u64) -> Cursor<'_> {
+        // Bytes behind the packet can be loaded, and do not count.
+        Cursor::within(&self.bytes.buffer, self.end, at, 0)
+    }
+
+    /// Finds the next event and makes sure that it is whole; `false` where there is none.
+    #[inline(always)]
+    pub(super) fn next(&self, position: &mut Position, head: &mut EventHead) -> Result<bool> {
+        let content = self.content;
+        if position.at >= content || position.ended {
+            return Ok(false);
         }
-        let content = self.info.content_bits.or(self.info.packet_bits).unwrap_or(self.bytes.len() * 8);
-        if position.at >= content {
-            position.ended = true;
-            return Ok(None);
-        }
-        let mut cursor = self.bytes.cursor(content, position.at, position.clock);
-        match self.event(&mut cursor) {
-            Ok(head) if cursor.at > position.at => {
-                *position = Position { at: cursor.at, clock: cursor.clock, ended: false };
-                Ok(Some(head))
+        let mut cursor = Cursor::within(&self.bytes.buffer, self.end, position.at, position.clock);
+        match self.event(&mut cursor, head) {
+            Ok(()) if cursor.at > position.at => {
+                position.at = cursor.at;
+                position.clock = cursor.clock;
+                Ok(true)
             }
             stopped => {
                 position.ended = true;
@@ -296,38 +307,34 @@ impl Packet {
         }
     }
 
-    #[inline]
-    fn event(&self, cursor: &mut Cursor<'_>) -> Result<EventHead, Stop> {
+    #[inline(always)]
+    fn event(&self, cursor: &mut Cursor<'_>, head: &mut EventHead) -> Result<(), Stop> {
         let class = &*self.class;
         let start = cursor.at;
         let id = class.header.read(class.event_header.as_ref(), cursor)?;
         let cycles = cursor.clock;
         let place = class.events.place(id).ok_or(Stop::UnknownEvent(id))?;
-        let event = class.events.at(place);
-        let mut scopes = [start, cursor.at, cursor.at, cursor.at];
+        let (event, layout) = class.events.row(place);
+        head.cycles = cycles;
+        head.timestamp = class.time.nanoseconds(cycles);
+        head.at = cursor.at;
+        head.header = u32::try_from(cursor.at - start).unwrap_or(u32::MAX);
+        head.class = place;
+        if let Some(layout) = layout.filter(|_| cursor.at % 8 == 0) {
+            cursor.need(cursor.at + u64::from(layout.end))?;
+            return Ok(());
+        }
+        // What they take over of earlier structures has been passed before.
         if let Some(root) = &class.event_context {
-            self.skip(cursor, root, place, &scopes)?;
-            scopes[2] = cursor.at;
-            scopes[3] = cursor.at;
+            cursor.skip(root, &|import| Event { packet: self, head }.import(import))?;
         }
         if let Some(root) = &event.context {
-            self.skip(cursor, root, place, &scopes)?;
-            scopes[3] = cursor.at;
+            cursor.skip(root, &|import| Event { packet: self, head }.import(import))?;
         }
         if let Some(root) = &event.fields {
-            self.skip(cursor, root, place, &scopes)?;
+            cursor.skip(root, &|import| Event { packet: self, head }.import(import))?;
         }
-        let timestamp = class.clock().map(|clock| clock.nanoseconds(cycles));
-        Ok(EventHead { class: place, cycles, timestamp, scopes })
-    }
-
-    #[inline]
-    fn skip(&self, cursor: &mut Cursor<'_>, root: &Root, class: u32, scopes: &[u64; 4]) -> Result<(), Fault> {
-        if root.imports.is_empty() {
-            return cursor.skip(root, &|_| None);
-        }
-        let head = EventHead { class, cycles: 0, timestamp: None, scopes: *scopes };
-        cursor.skip(root, &|import| Event { packet: self, head }.import(import))
+        Ok(())
     }
 
     fn error(&self, at: u64, what: impl Into<Cow<'static, str>>) -> Error {
@@ -369,7 +376,7 @@ impl PacketInfo {
 
 impl<'p> Event<'p> {
     #[inline]
-    pub(super) fn new(packet: &'p Packet, head: EventHead) -> Self {
+    pub(super) fn new(packet: &'p Packet, head: &'p EventHead) -> Self {
         Self { packet, head }
     }
 
@@ -399,7 +406,7 @@ impl<'p> Event<'p> {
     /// Nanoseconds from the Unix epoch, where the stream has a clock.
     #[inline]
     pub fn timestamp(&self) -> Option<i64> {
-        self.head.timestamp
+        self.packet.class.clock.is_some().then_some(self.head.timestamp)
     }
 
     /// Time stamp as recorded, in clock cycles.
@@ -410,29 +417,53 @@ impl<'p> Event<'p> {
 
     /// Offset of the event in its stream file, in bytes.
     pub fn byte_offset(&self) -> u64 {
-        self.packet.place.offset + self.head.scopes[0] / 8
+        self.packet.place.offset + (self.head.at - u64::from(self.head.header)) / 8
     }
 
-    fn root(&self, scope: Scope) -> (Option<&'p Root>, u64) {
+    /// A structure and where it begins.
+    #[inline(always)]
+    fn root(&self, scope: Scope) -> Option<(&'p Root, u64)> {
         let class = &*self.packet.class;
-        let [header, stream, event, payload] = self.head.scopes;
-        match scope {
-            Scope::PacketHeader => (self.packet.trace.packet_header.as_deref(), 0),
-            Scope::PacketContext => (class.packet_context.as_ref(), self.packet.context_at),
-            Scope::EventHeader => (class.event_header.as_ref(), header),
-            Scope::StreamContext => (class.event_context.as_ref(), stream),
-            Scope::EventContext => (self.class().context.as_ref(), event),
-            Scope::Payload => (self.class().fields.as_ref(), payload),
+        let at = self.head.at;
+        let (event, layout) = class.events.row(self.head.class);
+        let root = match scope {
+            Scope::PacketHeader => return Some((self.packet.trace.packet_header.as_deref()?, 0)),
+            Scope::PacketContext => return Some((class.packet_context.as_ref()?, self.packet.context_at)),
+            Scope::EventHeader => return Some((class.event_header.as_ref()?, at - u64::from(self.head.header))),
+            Scope::StreamContext => return Some((class.event_context.as_ref()?, at)),
+            Scope::EventContext => event.context.as_ref()?,
+            Scope::Payload => event.fields.as_ref()?,
+        };
+        if let Some(layout) = layout.filter(|_| at % 8 == 0) {
+            let distance = if scope == Scope::Payload { layout.payload } else { layout.event_context };
+            return Some((root, at + u64::from(distance)));
         }
+        let mut cursor = self.packet.cursor(at);
+        // They were passed once, when the event was found.
+        if let Some(root) = &class.event_context {
+            cursor.skip(root, &|import| self.import(import)).ok()?;
+        }
+        if scope == Scope::Payload {
+            if let Some(root) = &event.context {
+                cursor.skip(root, &|import| self.import(import)).ok()?;
+            }
+        }
+        Some((root, cursor.at))
     }
 
     /// Walks one of its structures; `false` where it has none.
+    ///
+    /// Of the packet's context, what only readers need is left out: sizes, time stamps and counters, which are found in
+    /// [`Packet::info`].
     #[inline]
     pub fn visit(&self, scope: Scope, mut visit: impl FnMut(Item<'p, 'p>)) -> bool {
-        let (Some(root), at) = self.root(scope) else { return false };
-        let mut cursor = self.packet.bytes.cursor(u64::MAX, at, 0);
+        let Some((root, at)) = self.root(scope) else { return false };
+        let mut cursor = self.packet.cursor(at);
         // It was decoded once, when the event was found.
-        let again = cursor.root(root, &|import| self.import(import), &mut |item| visit(item));
+        let again = match scope {
+            Scope::PacketContext => cursor.shown(root, &self.packet.class.shown, &mut visit),
+            _ => cursor.root(root, &|import| self.import(import), &mut visit),
+        };
         debug_assert!(again.is_ok(), "{again:?}");
         true
     }
@@ -443,8 +474,8 @@ impl<'p> Event<'p> {
         if !field.belongs_to(&self.packet.class, self.class()) {
             return None;
         }
-        let (Some(root), at) = self.root(field.scope) else { return None };
-        field.read(root, self.packet.bytes.cursor(u64::MAX, at, 0), &|import| self.import(import))
+        let (root, at) = self.root(field.scope)?;
+        field.read(root, self.packet.cursor(at), &|import| self.import(import))
     }
 
     /// The value of a field by its name, with dots between the names of structures and of what is in them: of the payload, or
@@ -457,15 +488,15 @@ impl<'p> Event<'p> {
 
     /// The integer at a path in an earlier structure.
     #[cold]
-    fn import(&self, import: &Import) -> Option<i128> {
-        let (Some(root), at) = self.root(import.scope) else { return None };
+    fn import(&self, import: &Import) -> Option<u64> {
+        let (root, at) = self.root(import.scope)?;
         // What the earlier structure needs of a still earlier one is not followed: they could name each other.
-        let cursor = self.packet.bytes.cursor(u64::MAX, at, 0);
+        let cursor = self.packet.cursor(at);
         match field::read(root, &import.path, cursor, &|_| None)? {
-            Scalar::Unsigned(value) | Scalar::Flags(_, value) => Some(value.into()),
-            Scalar::Signed(value) => Some(value.into()),
+            Scalar::Unsigned(value) | Scalar::Flags(_, value) => Some(value),
+            Scalar::Signed(value) => Some(value as u64),
             Scalar::Boolean(value) => Some(value.into()),
-            Scalar::Enumeration(_, value) => Some(value),
+            Scalar::Enumeration(_, value) => Some(value as u64),
             _ => None,
         }
     }
@@ -483,14 +514,13 @@ impl<'p> Event<'p> {
     }
 }
 
-impl<'p> Iterator for Events<'p> {
-    type Item = Result<Event<'p>>;
-
+impl Events<'_> {
+    /// Finds the next event; after an error there is none.
     #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        match self.packet.next(&mut self.position) {
-            Ok(Some(head)) => Some(Ok(Event { packet: self.packet, head })),
-            Ok(None) => None,
+    pub fn next_event(&mut self) -> Option<Result<Event<'_>>> {
+        match self.packet.next(&mut self.position, &mut self.head) {
+            Ok(true) => Some(Ok(Event { packet: self.packet, head: &self.head })),
+            Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
     }
@@ -534,10 +564,4 @@ fn fault_error(place: &Place, at: u64, available: u64, fault: Fault) -> Error {
         Fault::End(needed) => Kind::Truncated { place: place.clone(), needed: needed.div_ceil(8), available }.into(),
         Fault::Invalid(what) => Error::corrupt(Place { offset: place.offset + at / 8, ..place.clone() }, what),
     }
-}
-
-/// Whether a member of the packet context is one that only readers need, as babeltrace2 leaves them out.
-pub(crate) fn is_bookkeeping(class: &Type) -> bool {
-    let role = class.integer().and_then(|integer| integer.role);
-    role.is_some_and(|role| role != Role::CpuId)
 }

@@ -76,6 +76,11 @@ impl Packets {
         Self { trace, files, current: None, previous: None, from: None, to: None, head, free }
     }
 
+    /// No packets of the trace that one belongs to.
+    pub(super) fn none(packet: &Packet) -> Self {
+        Self::new(packet.shared_trace().clone(), [])
+    }
+
     /// Leaves out packets that end before a time or begin at another or later, in nanoseconds from the Unix epoch.
     ///
     /// Only their headers are read. What was lost before the first packet that is given is not told.

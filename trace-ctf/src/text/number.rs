@@ -1,6 +1,39 @@
-//! C's `%g`.
+//! Numbers as digits: decimal ones quickly, others as C's `%g`.
 
 use std::io::Write as _;
+
+/// Appends an unsigned number.
+#[inline]
+pub(super) fn unsigned(value: u64, out: &mut Vec<u8>) {
+    out.extend(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Appends a signed number.
+#[inline]
+pub(super) fn signed(value: i64, out: &mut Vec<u8>) {
+    out.extend(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Appends the last two digits of a number.
+#[inline]
+pub(super) fn two_digits(value: u32, out: &mut Vec<u8>) {
+    out.extend(digits::<2>(value));
+}
+
+/// Appends the last nine digits of a number.
+#[inline]
+pub(super) fn nine_digits(value: u32, out: &mut Vec<u8>) {
+    out.extend(digits::<9>(value));
+}
+
+fn digits<const N: usize>(mut value: u32) -> [u8; N] {
+    let mut digits = [b'0'; N];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+    digits
+}
 
 /// Significant digits.
 const PRECISION: i32 = 6;

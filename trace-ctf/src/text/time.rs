@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::Write as _;
 
+use super::number;
+
 /// Nanoseconds in a second.
 pub(super) const SECOND: i64 = 1_000_000_000;
 
@@ -37,7 +39,12 @@ impl Zone {
         let (seconds, nanoseconds) = (timestamp / SECOND, timestamp % SECOND);
         let local = seconds + self.0.as_ref().map_or(0, |offset| i64::from(offset(seconds)));
         let day = local.rem_euclid(86_400);
-        let _ = write!(out, "{:02}:{:02}:{:02}.{nanoseconds:09}", day / 3600, day / 60 % 60, day % 60);
+        let day = day as u32;
+        for (part, mark) in [(day / 3600, b':'), (day / 60 % 60, b':'), (day % 60, b'.')] {
+            number::two_digits(part, out);
+            out.push(mark);
+        }
+        number::nine_digits(nanoseconds as u32, out);
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::lexer::{Kind, Token, tokens};
 use crate::declared::{Clock, Declarations, EnvValue, EventClass, Level, Role, Root, Source, StreamClass, Structure, Type};
-use crate::header::Header;
 use crate::reader::Scope;
 use crate::resolve::{self, Earlier};
 use crate::{Error, Result};
@@ -258,7 +257,6 @@ impl Input<'_, '_> {
         stream.event_header = root(event_header, Scope::EventHeader, resolve::EVENT_HEADER, &[header, context])?;
         let earlier = [header, context, (Scope::EventHeader, stream.event_header.as_ref())];
         stream.event_context = root(event_context, Scope::StreamContext, &[], &earlier)?;
-        stream.header = Header::new(stream.event_header.as_ref());
         let mut names = Vec::new();
         for root in [&stream.packet_context, &stream.event_header].into_iter().flatten() {
             clock_names(&root.structure, &mut names);
@@ -272,6 +270,7 @@ impl Input<'_, '_> {
             let found = self.parser.declarations.clocks.iter().find(|clock| clock.name == **name);
             stream.clock = Some(found.cloned().ok_or_else(|| Error::metadata(line, format!("no clock {name}")))?);
         }
+        stream.compile();
         if self.parser.declarations.stream(stream.id).is_some() {
             return Err(Error::metadata(self.line(), format!("stream class {} is declared twice", stream.id)));
         }
@@ -325,7 +324,8 @@ impl Input<'_, '_> {
             let (id, one, two) = (event.id, &other.name, &event.name);
             return Err(Error::metadata(line, format!("event ID {id} for both {one:?} and {two:?}")));
         }
-        Arc::make_mut(stream).events.insert(event);
+        let stream = Arc::make_mut(stream);
+        stream.events.insert(stream.event_context.as_ref(), event);
         Ok(())
     }
 

@@ -83,12 +83,9 @@ impl Input<'_, '_> {
             self.expect("]")?;
         }
         // As in C, the last dimension is the innermost.
-        Ok(lengths.into_iter().rev().fold(class, |element, length| {
-            let element = Box::new(element);
-            match length {
-                Length::Fixed(length) => Type::Array(Array { element, length, align: 1 }),
-                Length::Named(name) => Type::Sequence(Sequence { element, length: reference(name), align: 1 }),
-            }
+        Ok(lengths.into_iter().rev().fold(class, |element, length| match length {
+            Length::Fixed(length) => Type::Array(Array::new(element, length, 1)),
+            Length::Named(name) => Type::Sequence(Sequence::new(element, reference(name), 1)),
         }))
     }
 

@@ -267,7 +267,7 @@ pub(crate) fn read(directory: &Path) -> Result<Ours, trace_ctf::Error> {
     while let Some(entry) = merge.next_entry() {
         match entry {
             Ok(reader::Entry::Event(event)) => formatter.event(&event, &mut ours.text),
-            Ok(reader::Entry::Loss(loss)) => ours.losses.push(loss),
+            Ok(reader::Entry::Loss(loss)) => ours.losses.push(*loss),
             Err(error) => ours.errors.push(error),
         }
     }

@@ -21,7 +21,10 @@ impl Threads {
         let tells = |class: u64| declared.events().iter().any(|event| event.stream_id == class && event.name == THREAD_NAME);
         for stream in trace.streams().iter().filter(|stream| tells(stream.class_id())) {
             for (packet, _) in trace.packets(stream).map_while(Result::ok) {
-                packet.events().map_while(Result::ok).for_each(|event| self.learn(&event));
+                let mut events = packet.events();
+                while let Some(Ok(event)) = events.next_event() {
+                    self.learn(&event);
+                }
             }
         }
     }

@@ -146,12 +146,11 @@ impl<'w> Writer<'w> {
         self.is_thread = is_outer && self.scope != Scope::Payload && member.name() == "vtid";
     }
 
-    /// Whether a member of the packet context is only for readers, or told better by the event's own context.
+    /// Whether a member of the packet context is told better by the event's own context.
     fn is_known_otherwise(&self, member: &Member) -> bool {
         let is_cpu = |member: &Member| matches!(member.class, Type::Integer(_)) && matches!(member.name(), "cpu" | "cpu_id");
         let context = self.event.packet().stream_class().event_context.as_ref();
-        crate::reader::is_bookkeeping(&member.class)
-            || is_cpu(member) && context.is_some_and(|root| root.structure.members.iter().any(is_cpu))
+        is_cpu(member) && context.is_some_and(|root| root.structure.members.iter().any(is_cpu))
     }
 
     fn option(&mut self, option: &Member) {
