@@ -2,6 +2,7 @@
 
 use crate::event::EventClass;
 use crate::level::Level;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -30,27 +31,39 @@ pub struct EventKey {
 /// assert_eq!(ids.assign(key("app:open")), (0, false)); // enabled again: the same ID
 /// ```
 #[derive(Debug, Default)]
-pub struct EventIds(Vec<EventKey>);
+pub struct EventIds {
+    classes: Vec<EventKey>,
+    /// The IDs of each name.
+    by_name: BTreeMap<String, Vec<u32>>,
+}
 
 impl EventIds {
     /// Returns the class's ID, and whether it is new, so that it must be described before its first record.
     pub fn assign(&mut self, key: EventKey) -> (u32, bool) {
-        if let Some(at) = self.0.iter().position(|k| *k == key) {
-            return (at as u32, false);
+        let next = self.classes.len() as u32;
+        match self.by_name.get_mut(&key.name) {
+            Some(ids) => match ids.iter().find(|id| self.classes[**id as usize] == key) {
+                Some(id) => return (*id, false),
+                None => ids.push(next),
+            },
+            None => drop(self.by_name.insert(key.name.clone(), alloc::vec![next])),
         }
-        self.0.push(key);
-        (self.0.len() as u32 - 1, true)
+        self.classes.push(key);
+        (next, true)
     }
 
     /// Takes back the ID that was assigned last, because its class could not be described. Others stay.
     pub fn take_back(&mut self, id: u32) {
-        if id as usize + 1 == self.0.len() {
-            self.0.pop();
+        if id as usize + 1 != self.classes.len() {
+            return;
+        }
+        if let Some(ids) = self.classes.pop().and_then(|key| self.by_name.get_mut(&key.name)) {
+            ids.retain(|other| *other != id);
         }
     }
 
     /// Returns the assigned classes; the index is the ID.
     pub fn classes(&self) -> &[EventKey] {
-        &self.0
+        &self.classes
     }
 }

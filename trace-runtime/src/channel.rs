@@ -63,22 +63,47 @@ impl Channel {
         level: Level,
         class: &'static EventClass,
         least: usize,
-        describe: impl FnOnce([ctf::EventClass; 2]) -> Result<()>,
+        describe: impl FnOnce(&[ctf::EventClass]) -> Result<()>,
     ) -> Result<u32> {
+        self.check_class(class, least)?;
+        let key = EventKey { name: name.to_owned(), level, class };
+        self.assign(std::iter::once(key), describe).map(|ids| ids[0])
+    }
+
+    /// Whether an event of a class fits.
+    pub(crate) fn check_class(&self, class: &'static EventClass, least: usize) -> Result<()> {
         if least > self.payload_limit() {
             return Err(Kind::ClassTooLarge { class: class.name, least, limit: self.payload_limit() }.into());
         }
-        // Held until the class is described: nobody else may use the ID before (JR-1).
+        Ok(())
+    }
+
+    /// Returns the event IDs of classes that fit, after `describe` has written the descriptions of those that are new.
+    pub(crate) fn assign(
+        &self,
+        keys: impl Iterator<Item = EventKey>,
+        describe: impl FnOnce(&[ctf::EventClass]) -> Result<()>,
+    ) -> Result<Vec<u32>> {
+        // Held until the classes are described: nobody else may use their IDs before (JR-1).
         let mut ids = lock(&self.ids);
-        let (id, new) = ids.assign(EventKey { name: name.to_owned(), level, class });
-        if new {
-            let of = |stream| metadata::event(stream, id, name, level, class, self.redact);
-            if let Err(error) = describe([of(metadata::RINGS), of(metadata::FALLBACK)]) {
-                ids.take_back(id);
+        let (mut assigned, mut new, mut descriptions) = (Vec::new(), Vec::new(), Vec::new());
+        for key in keys {
+            let (id, is_new) = ids.assign(key);
+            assigned.push(id);
+            if is_new {
+                let EventKey { name, level, class } = &ids.classes()[id as usize];
+                let of = |stream| metadata::event(stream, id, name, *level, class, self.redact);
+                new.push(id);
+                descriptions.extend([of(metadata::RINGS), of(metadata::FALLBACK)]);
+            }
+        }
+        if !descriptions.is_empty() {
+            if let Err(error) = describe(&descriptions) {
+                new.into_iter().rev().for_each(|id| ids.take_back(id));
                 return Err(error);
             }
         }
-        Ok(id)
+        Ok(assigned)
     }
 
     /// Makes a target that is valid while the channel has this generation.

@@ -61,11 +61,8 @@ impl Delivery {
 
     /// Describes new event classes; before they are used anywhere (JR-1).
     pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
-        for class in classes {
-            self.journal.describe(class)?;
-            self.sink.describe(class)?;
-        }
-        Ok(())
+        self.journal.describe(classes)?;
+        self.sink.describe(classes)
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {

@@ -39,21 +39,22 @@ impl Journal {
     pub(crate) fn new(file: File, path: &Path, trace: &ctf::Trace) -> Result<Journal> {
         let file = OwnFile::new(file).map_err(|e| Error::io("cannot use", path, e))?;
         let mut journal = Journal { file: Appended::new(file), path: path.to_owned() };
-        journal.append(TRACE, serde_json::to_vec(trace))?;
+        journal.append(TRACE, std::iter::once(serde_json::to_vec(trace)))?;
         Ok(journal)
     }
 
-    pub(crate) fn describe(&mut self, class: &ctf::EventClass) -> Result<()> {
-        self.append(EVENT, serde_json::to_vec(class))
+    pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
+        self.append(EVENT, classes.iter().map(serde_json::to_vec))
     }
 
-    fn append(&mut self, kind: u32, payload: serde_json::Result<Vec<u8>>) -> Result<()> {
-        let result = payload.map_err(io::Error::from).and_then(|p| self.file.append(&frame(kind, &p)));
+    fn append(&mut self, kind: u32, payloads: impl Iterator<Item = serde_json::Result<Vec<u8>>>) -> Result<()> {
+        let frames: serde_json::Result<Vec<Vec<u8>>> = payloads.map(|p| Ok(frame(kind, &p?))).collect();
+        let result = frames.map_err(io::Error::from).and_then(|frames| self.file.append(&frames.concat()));
         result.map_err(|source| Kind::Output { path: self.path.clone(), source }.into())
     }
 }
 
-/// One write, so that a kill leaves at most one partial frame at the end.
+/// Frames are written together, so that a kill leaves at most one partial frame at the end.
 fn frame(kind: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER + payload.len());
     frame.extend_from_slice(&MAGIC);

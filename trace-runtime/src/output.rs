@@ -35,8 +35,8 @@ pub(crate) struct Packet<'a> {
 
 /// Takes event classes and packets.
 pub(crate) trait Sink: Send {
-    /// Takes the description of a class, before any packet that holds an event of it.
-    fn describe(&mut self, class: &ctf::EventClass) -> Result<()>;
+    /// Takes the descriptions of classes, before any packet that holds an event of theirs. All of them, or none.
+    fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()>;
     /// Takes a packet.
     fn deliver(&mut self, packet: &Packet<'_>) -> Result<()>;
     /// Ends a round of deliveries.
@@ -136,9 +136,10 @@ fn create_file(directory: &File, name: &str) -> io::Result<OwnFile> {
 }
 
 impl Sink for Directory {
-    fn describe(&mut self, class: &ctf::EventClass) -> Result<()> {
+    fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
+        let sections: String = classes.iter().map(metadata::event).collect();
         self.metadata
-            .append(metadata::event(class).as_bytes())
+            .append(sections.as_bytes())
             .map_err(|source| Kind::Output { path: self.path.join("metadata"), source }.into())
     }
 

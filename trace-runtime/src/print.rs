@@ -62,8 +62,8 @@ fn unreadable(error: trace_ctf::Error) -> Error {
 }
 
 impl Sink for Printer {
-    fn describe(&mut self, class: &ctf::EventClass) -> Result<()> {
-        self.decoder.add(class).map_err(unreadable)
+    fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
+        classes.iter().try_for_each(|class| self.decoder.add(class).map_err(unreadable))
     }
 
     fn deliver(&mut self, packet: &Packet<'_>) -> Result<()> {

@@ -22,6 +22,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 use trace_ctf::schema as ctf;
 use trace_registry::Level;
+use trace_registry::event_id::EventKey;
 use trace_registry::probe::Target;
 use trace_registry::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -210,15 +211,18 @@ impl Recording {
     ///
     /// The output failed. A class that is too large for the session's records is a warning.
     pub(crate) fn prepare(&self, concerns: impl Fn(&NamedProbe) -> bool) -> Result<()> {
+        let mut keys = Vec::new();
         for named in attach::probes().filter(|p| concerns(p)) {
-            match self.class_id(named) {
-                Err(error) if error.is_class_too_large() => {
+            let Some(class) = named.probe.class else { continue };
+            match self.channel.check_class(class, named.probe.least) {
+                Ok(()) => keys.push(EventKey { name: named.name.clone(), level: named.probe.level, class }),
+                Err(error) => {
                     self.warn(format!("{} is not recorded: {error}; give the session larger sub-buffers", named.name));
                 }
-                result => drop(result?),
             }
         }
-        Ok(())
+        // All at once: thousands of classes are two writes.
+        self.channel.assign(keys.into_iter(), |classes| lock(&self.delivery).describe(classes)).map(drop)
     }
 
     /// Makes the target for a probe's events; `None`: it makes none, or they cannot be recorded here.
@@ -246,7 +250,7 @@ impl Recording {
         class: &'static trace_registry::EventClass,
         least: usize,
     ) -> Result<u32> {
-        self.channel.event_id(name, level, class, least, |classes| lock(&self.delivery).describe(&classes))
+        self.channel.event_id(name, level, class, least, |classes| lock(&self.delivery).describe(classes))
     }
 
     /// The rules, as they were written.

@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask help`.
 
 mod bench;
+mod bench_control;
 mod check;
 mod ci;
 mod golden;
@@ -103,6 +104,14 @@ enum Verb {
         #[arg(long, value_name = "NAME", conflicts_with = "long")]
         mutate: Option<String>,
     },
+    /// How long control from outside takes: enabling 1 000 tracepoints, the first event, the start of a process.
+    ///
+    /// Medians in milliseconds, of whole commands and processes. For a machine that does nothing else.
+    BenchControl {
+        /// Print JSON: one object a line, with `name` and `ms`.
+        #[arg(long)]
+        json: bool,
+    },
     /// Everything, in order, with the time of each step; what `.ci/run` runs.
     Ci,
 }
@@ -132,6 +141,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::BenchRead { json, rest } => bench::read(json, rest),
         Verb::Stress { mutate: Some(name), .. } => stress::mutated(&name),
         Verb::Stress { long, mutate: None } => stress::run(long),
+        Verb::BenchControl { json } => bench_control::run(json),
         Verb::Ci => Ok(ci::run()?.close()),
     }
 }
