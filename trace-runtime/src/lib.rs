@@ -27,6 +27,7 @@ mod rule;
 mod session;
 mod statistics;
 mod storage;
+mod sync;
 mod sys;
 mod threads;
 

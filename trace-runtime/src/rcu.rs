@@ -9,6 +9,9 @@
 //!   writer that waits for the probe. In particular the control lock is not.
 //! - WR-3: What was retired is dropped only after a grace period that began later.
 
+mod grace;
+
+use self::grace::{GracePeriod, Words};
 use crate::error::{Kind, Result};
 use crate::sys;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,68 +25,51 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A grace period under way: every read-side critical section that existed when it began has ended when it is over.
-///
-/// It is polled, never waited for without limit: a reader that does not leave (a probe that blocks, a longjmp out of one) ends
-/// reclaiming, and nothing else.
-pub(crate) struct GracePeriod {
-    /// The phase whose readers must leave.
-    phase: usize,
-    /// Whether the other phase's have left.
-    is_second: bool,
-}
+/// The words of the [read side](read_side), as the writer uses them.
+struct ReadSide;
 
-impl GracePeriod {
-    /// Begins one; WR-1: on the consumer's thread, which has at most one.
-    pub(crate) fn begin() -> GracePeriod {
-        if is_mutated!(list_one_phase) {
-            return GracePeriod { phase: read_side::flip_phase(), is_second: true };
-        }
-        // First the readers that took this phase before the last flip and counted themselves after it.
-        GracePeriod { phase: read_side::phase() ^ 1, is_second: false }
+impl Words for ReadSide {
+    fn phase(&self) -> usize {
+        read_side::phase()
     }
 
-    /// Returns whether it is over.
-    pub(crate) fn poll(&mut self) -> bool {
-        if !is_idle(self.phase) {
-            return false;
-        }
-        if self.is_second {
+    fn flip(&self) -> usize {
+        read_side::flip_phase()
+    }
+
+    fn left(&self, phase: usize) -> u64 {
+        sum(|cpu| [&cpu.phases[phase].leave, &cpu.phases[phase].leave_locked])
+    }
+
+    fn entered(&self, phase: usize) -> u64 {
+        sum(|cpu| [&cpu.phases[phase].enter, &cpu.phases[phase].enter_locked])
+    }
+
+    fn barrier(&self) -> bool {
+        barrier()
+    }
+}
+
+fn sum(words: impl Fn(&CpuCounters) -> [&AtomicU64; 2]) -> u64 {
+    // Acquire: orders what a reader did before its leave. Pairs with the addition in `Section::leave`.
+    let all = read_side::counters().iter().flat_map(|cpu| words(cpu).map(|w| w.load(Ordering::Acquire)));
+    all.fold(0, u64::wrapping_add)
+}
+
+/// Polls `period` until it is over, for at most `limit`. Returns whether it is.
+fn wait(period: &mut GracePeriod, limit: Duration) -> bool {
+    let begin = Instant::now();
+    let mut pause = Duration::from_micros(20);
+    loop {
+        if period.poll(&ReadSide) {
             return true;
         }
-        *self = GracePeriod { phase: read_side::flip_phase(), is_second: true };
-        is_idle(self.phase)
-    }
-
-    /// Polls until it is over, for at most `limit`. Returns whether it is.
-    pub(crate) fn wait(&mut self, limit: Duration) -> bool {
-        let begin = Instant::now();
-        let mut pause = Duration::from_micros(20);
-        loop {
-            if self.poll() {
-                return true;
-            }
-            if begin.elapsed() >= limit {
-                return false;
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(2));
+        if begin.elapsed() >= limit {
+            return false;
         }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(2));
     }
-}
-
-fn is_idle(phase: usize) -> bool {
-    let sum = |words: fn(&CpuCounters, usize) -> [&AtomicU64; 2]| {
-        read_side::counters()
-            .iter()
-            // Acquire: orders what a reader did before its leave. Pairs with the addition in `Section::leave`.
-            .flat_map(|cpu| words(cpu, phase).map(|w| w.load(Ordering::Acquire)))
-            .fold(0_u64, u64::wrapping_add)
-    };
-    let left = sum(|cpu, phase| [&cpu.phases[phase].leave, &cpu.phases[phase].leave_locked]);
-    let fenced = barrier();
-    let entered = sum(|cpu, phase| [&cpu.phases[phase].enter, &cpu.phases[phase].enter_locked]);
-    fenced && left == entered
 }
 
 /// Makes every running thread of the process pass a full fence between its earlier and its later accesses (RS-3). Returns false
@@ -143,9 +129,9 @@ impl Reclaimer {
             if objects.is_empty() {
                 return;
             }
-            self.under_way = Some((GracePeriod::begin(), objects)); // WR-3
+            self.under_way = Some((GracePeriod::begin(&ReadSide), objects)); // WR-3
         }
-        if self.under_way.as_mut().is_some_and(|(period, _)| is_mutated!(list_no_grace_period) || period.wait(ROUND)) {
+        if self.under_way.as_mut().is_some_and(|(period, _)| is_mutated!(list_no_grace_period) || wait(period, ROUND)) {
             self.under_way = None; // drops the objects
         }
     }
@@ -155,8 +141,8 @@ impl Reclaimer {
         // One at a time (WR-1): what is under way began earlier, and is merged into the later one.
         let mut objects = self.under_way.take().map(|(_, objects)| objects).unwrap_or_default();
         objects.extend(take_retired());
-        let mut period = GracePeriod::begin();
-        let over = period.wait(limit);
+        let mut period = GracePeriod::begin(&ReadSide);
+        let over = wait(&mut period, limit);
         if !over {
             self.under_way = Some((period, objects));
         }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`.
 
 use crate::process::{Cmd, Tally};
-use crate::workspace::{Metadata, SourceFile, files, host, root};
+use crate::workspace::{Metadata, host, root};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ pub(crate) fn run() -> Result<Tally> {
         .tests()?;
 
     tally += memory_checks()?;
-    tally += models(&metadata)?;
     Ok(tally)
 }
 
@@ -72,17 +71,4 @@ fn examples(metadata: &Metadata) -> Result<Tally> {
         tally += Cmd::new(metadata.target("debug/examples").join(example)).dir(dir.path()).limit(EXAMPLE_LIMIT).check()?;
     }
     Ok(tally)
-}
-
-/// Models of the atomic protocols: tests whose names contain `loom`, compiled with `--cfg loom`.
-fn models(metadata: &Metadata) -> Result<Tally> {
-    let is_model = |f: &SourceFile| f.path.starts_with("trace-runtime/src/") && f.text.contains("loom::model");
-    let named = files()?.iter().any(is_model);
-    if !named {
-        return Ok(Tally::default());
-    }
-    cargo(["test", "--package", "trace-runtime", "--release", "--lib", "--tests", "--target", &host()?, "loom"])
-        .env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_TARGET_DIR", metadata.target("loom"))
-        .tests()
 }

@@ -227,10 +227,4 @@ mod tests {
             prop_assert_eq!((next.position(), next.records()), (word.position(), records + 1));
         }
     }
-
-    #[test]
-    fn the_count_of_the_largest_sub_buffer_fits() {
-        // The smallest record is a compact header without payload.
-        const { assert!(super::super::Geometry::LARGEST_SUB_BUFFER / 4 <= 1 << COUNT_BITS) };
-    }
 }
