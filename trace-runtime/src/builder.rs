@@ -172,6 +172,11 @@ impl Builder {
     /// [`Error::is_memory`](crate::Error::is_memory) where a ceiling is too small, [`Error::is_io`](crate::Error::is_io) where
     /// the rings or the output cannot be created, [`Error::is_off`](crate::Error::is_off) where this process cannot trace.
     pub fn start(self) -> Result<Session> {
+        Ok(Session { recording: self.begin()? })
+    }
+
+    /// The same, for whoever ends the recording otherwise.
+    pub(crate) fn begin(self) -> Result<Arc<Recording>> {
         let process = process::current()?;
         check_name(&self.name)?;
         let mut warnings = Vec::new();
@@ -196,7 +201,7 @@ impl Builder {
         control.add(recording.clone());
         populate_the_rest(&recording);
         control.publish(|p| recording.wants(p));
-        Ok(Session { recording })
+        Ok(recording)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::agent;
 use crate::environment::{self, Plan, Wish};
+use crate::rcu::lock;
 use crate::report;
 
 static ONCE: std::sync::Once = std::sync::Once::new();
@@ -57,13 +58,12 @@ fn report_agent(error: &std::io::Error) {
 
 /// Starts the session that the environment asks for.
 fn begin(plan: Plan) {
-    match plan.builder.announced(!plan.is_printed).start() {
-        Ok(session) => {
-            for warning in session.warnings() {
+    match plan.builder.announced(!plan.is_printed).begin() {
+        // It ends with the process, or when somebody ends it from outside.
+        Ok(recording) => {
+            for warning in lock(&recording.warnings).iter() {
                 report::say(format_args!("{warning}"));
             }
-            // It ends with the process, or when somebody ends it from outside.
-            drop(session.into_recording());
         }
         Err(error) => report::say(format_args!("RINGTRACE: {}\n  nothing is recorded", plan.source.trouble(&error))),
     }

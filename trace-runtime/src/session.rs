@@ -9,7 +9,6 @@ use crate::recording::Recording;
 use crate::ring_buffer::HeaderKind;
 use crate::statistics::Statistics;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use trace_registry::{Event, Level, Name, tracepoint};
@@ -88,11 +87,6 @@ impl Session {
     /// [`Error::is_busy`](crate::Error::is_busy) while another thread stops it.
     pub fn start(&self) -> Result<()> {
         self.recording.start()
-    }
-
-    /// Gives the recording to the agent, which ends it.
-    pub(crate) fn into_recording(self) -> Arc<Recording> {
-        ManuallyDrop::new(self).recording.clone()
     }
 
     /// Returns the form of the record headers: compact where at most 31 classes matched when the session was made.

@@ -126,7 +126,7 @@ impl Sessions {
 
     fn create(&mut self, plan: SessionPlan, bound: &mut Vec<String>) -> Answered {
         let is_bound = plan.bound;
-        let session = builder(plan)?.for_agent().start().map_err(|e| refusal(&e))?.into_recording();
+        let session = builder(plan)?.for_agent().begin().map_err(|e| refusal(&e))?;
         if is_bound {
             bound.push(session.name.clone());
             self.bound.insert(session.name.clone());

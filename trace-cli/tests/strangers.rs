@@ -1,0 +1,365 @@
+//! Peers that mean harm, and peers that are many: other users, garbage, floods, a hundred recordings.
+
+mod common;
+#[path = "../../tests/common/mod.rs"]
+mod traces;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Place, Program, eventually, is_program, orders, text};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use ringtrace::tracepoint;
+use serde_json::Value;
+
+#[tracepoint(record)]
+fn counted(thread: u64, number: u64);
+
+const PROGRAM: &str = "program";
+const STRANGER: &str = "stranger";
+/// A user that owns nothing: `nobody`.
+const NOBODY: u32 = 65534;
+
+/// The program of these tests: `load` fires events in two threads until the program ends.
+#[test]
+fn program() {
+    if !is_program(PROGRAM) {
+        return;
+    }
+    ringtrace::init();
+    for order in orders() {
+        match order.as_str() {
+            "load" => (0..2).for_each(|thread| drop(std::thread::spawn(move || load(thread)))),
+            "one" => counted(9, 9),
+            _ => panic!("{order}?"),
+        }
+        println!("done");
+    }
+}
+
+fn load(thread: u64) -> ! {
+    let mut number = 0;
+    loop {
+        for _ in 0..20 {
+            counted(thread, number);
+            number += 1;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What another user can do with a path: one word for each attempt.
+#[test]
+fn stranger() {
+    if !is_program(STRANGER) {
+        return;
+    }
+    let path = PathBuf::from(std::env::var_os("PLACE").expect("a place"));
+    let verdict = |result: std::io::Result<()>| result.map_or_else(|e| format!("{:?}", e.kind()), |()| "done".to_owned());
+    println!("list {}", verdict(fs::read_dir(&path).map(drop)));
+    println!("read {}", verdict(fs::read(path.join("session/rings")).map(drop)));
+    println!("write {}", verdict(fs::write(path.join("planted"), "")));
+    let answer = UnixStream::connect(path.join("control")).map(|mut stream| {
+        // The agent may have closed it before this is written.
+        let _ = stream.write_all(b"{\"v\":1,\"do\":\"hello\"}\n");
+        let mut answer = String::new();
+        let _ = BufReader::new(stream).read_line(&mut answer);
+        println!("answer [{}]", answer.trim());
+    });
+    println!("connect {}", verdict(answer));
+}
+
+/// A copy of this test binary that every user can run.
+fn public_copy(place: &Place) -> PathBuf {
+    let copy = place.here().join("copy");
+    fs::set_permissions(place.here(), fs::Permissions::from_mode(0o755)).expect("its mode");
+    fs::copy(std::env::current_exe().expect("a path"), &copy).expect("it is copied");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("its mode");
+    copy
+}
+
+/// Runs this binary's `stranger` as nobody, and returns what it could do.
+fn as_stranger(place: &Place, path: &Path) -> BTreeMap<String, String> {
+    let mut command = Command::new(public_copy(place));
+    command.args([STRANGER, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", STRANGER).env("PLACE", path);
+    let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().expect("it starts");
+    let said = text(&output.stdout);
+    let words = ["list", "read", "write", "answer", "connect"];
+    said.lines().filter_map(|l| l.split_once(' ')).filter(|(w, _)| words.contains(w)).map(|(w, r)| (w.into(), r.into())).collect()
+}
+
+/// Whether this test can be two users.
+fn is_root() -> bool {
+    // SAFETY: geteuid(2) always succeeds.
+    #[expect(unsafe_code, reason = "geteuid")]
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        eprintln!("not tested: this needs two users, so it needs to be run by root");
+    }
+    is_root
+}
+
+fn image(place: &Place) -> PathBuf {
+    let mut found = None;
+    eventually("the agent listens", || {
+        found =
+            fs::read_dir(place.runtime()).into_iter().flatten().flatten().map(|e| e.path()).find(|p| p.join("control").exists());
+        found.is_some()
+    });
+    found.expect("the program's directory")
+}
+
+#[test]
+fn another_user_gets_nothing() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    let image = image(&place);
+    place.succeed(&["session", "create", "session", "-r", "*", "-o", "trace"]);
+    program.tell("one");
+    // The way to the directory is open; the directory is not.
+    for directory in [place.runtime(), place.runtime().parent().expect("one").to_owned()] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("its mode");
+    }
+    let could = as_stranger(&place, &image);
+    for attempt in ["list", "read", "write", "connect"] {
+        assert_eq!(could[attempt], "PermissionDenied", "{could:?}");
+    }
+    // Even where somebody opened the directory and the socket, the agent asks the kernel who is there.
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o755)).expect("its mode");
+    fs::set_permissions(image.join("control"), fs::Permissions::from_mode(0o777)).expect("its mode");
+    let could = as_stranger(&place, &image);
+    assert_eq!((&*could["connect"], &*could["answer"]), ("done", "[]"), "{could:?}");
+    assert_eq!((&*could["read"], &*could["write"]), ("PermissionDenied", "PermissionDenied"), "{could:?}");
+    // And the command does not believe what is open to others.
+    let (code, message) = place.fail(&["status"]);
+    assert!(matches!(code, 1 | 4), "{message}");
+    fs::set_permissions(place.runtime(), fs::Permissions::from_mode(0o700)).expect("its mode");
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o700)).expect("its mode");
+    assert_eq!(place.json(&["status", "--over", "1ms"])[0]["session"]["events"], 1);
+    program.end();
+}
+
+#[test]
+fn a_directory_that_another_user_planted_is_not_used() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let planted = place.runtime();
+    fs::remove_dir(&planted).expect("it is empty");
+    let elsewhere = place.here().join("elsewhere");
+    fs::create_dir(&elsewhere).expect("a directory");
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).expect("its mode");
+    let plant = [
+        // Another user's, and a link to one of our own.
+        (|at: &Path, _: &Path| fs::create_dir(at).and_then(|()| chown(at, Some(NOBODY), Some(NOBODY)))) as fn(&Path, &Path) -> _,
+        |at, own| symlink(own, at),
+    ];
+    for plant in plant {
+        plant(&planted, &elsewhere).expect("it is planted");
+        let mut command = place.command(std::env::current_exe().expect("a path"));
+        command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM).env("RINGTRACE", "print");
+        let output = command.stdin(Stdio::null()).output().expect("it starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(fs::read_dir(&planted).expect("it").next().is_none(), "something was put there");
+        let output = place.command(env!("CARGO_BIN_EXE_ringtrace")).arg("ps").output().expect("it starts");
+        assert!(text(&output.stderr).contains("somebody may have put it there"), "{}", text(&output.stderr));
+        fs::remove_dir(&planted).or_else(|_| fs::remove_file(&planted)).expect("it goes");
+    }
+}
+
+#[test]
+fn a_setuid_program_ignores_the_environment_and_opens_no_socket() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let copy = public_copy(&place);
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("its mode");
+    fs::set_permissions(place.here(), fs::Permissions::from_mode(0o777)).expect("its mode");
+    let mut command = place.command(&copy);
+    command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM).env("RINGTRACE", "1; output trace");
+    let mut child = command.uid(NOBODY).gid(NOBODY).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    child.stdin.as_mut().expect("its input").write_all(b"one\n").expect("it reads");
+    assert!(lines.any(|line| line.is_ok_and(|l| l.ends_with("done"))));
+    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).expect("its threads").flatten();
+    let names: Vec<String> = tasks.filter_map(|t| fs::read_to_string(t.path().join("comm")).ok()).collect();
+    assert!(!names.iter().any(|n| n.starts_with("ringtrace")), "{names:?}");
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
+    assert!(!place.here().join("trace").exists());
+    assert!(fs::read_dir(place.runtime()).expect("it").next().is_none());
+}
+
+/// Sends bytes and returns what comes back, up to the end of the connection or until nothing comes.
+fn send(image: &Path, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(image.join("control")).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+    // It may end the connection before it has read all.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answers = Vec::new();
+    let _ = stream.read_to_end(&mut answers);
+    answers
+}
+
+#[test]
+fn no_bytes_upset_the_agent() {
+    let place = Place::new();
+    let program = Program::start(&place, PROGRAM);
+    let image = image(&place);
+    let verbs = prop_oneof![
+        Just("hello"),
+        Just("list"),
+        Just("status"),
+        Just("create"),
+        Just("enable"),
+        Just("disable"),
+        Just("start"),
+        Just("stop"),
+        Just("destroy"),
+        Just("why"),
+        Just("doctor"),
+        Just("watch"),
+        Just("erase")
+    ];
+    let with = prop_oneof![
+        Just(String::from("null")),
+        Just(String::from(r#"{"session":"default","rules":"*"}"#)),
+        Just(String::from(r#"{"session":"../../x"}"#)),
+        Just(String::from(r#"{"event":"*","ms":0}"#)),
+        Just(String::from(r#"{"rules":"*","ms":18446744073709551615,"x":1}"#)),
+        "[\\[\\]{}\",:0-9a-z]{0,40}",
+    ];
+    let line = prop_oneof![
+        4 => (verbs, with).prop_map(|(verb, with)| format!("{{\"v\":1,\"id\":5,\"do\":\"{verb}\",\"with\":{with}}}\n").into_bytes()),
+        1 => proptest::collection::vec(any::<u8>(), 0..200),
+        1 => Just(b"\n\n \n".to_vec()),
+        1 => "[\\[{\"]{1,400}".prop_map(String::into_bytes),
+    ];
+    let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new(config);
+    let is_answered = |lines: Vec<Vec<u8>>| {
+        let answers = send(&image, &lines.concat());
+        for answer in answers.split(|b| *b == b'\n').filter(|a| !a.is_empty()) {
+            let answer: Value = serde_json::from_slice(answer).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            prop_assert!(answer["v"] == 1 && (answer.get("ok").is_some() != answer.get("error").is_some()), "{answer}");
+        }
+        Ok(())
+    };
+    runner.run(&proptest::collection::vec(line, 1..6), is_answered).expect("each line is answered or ends the connection");
+    let unknown = text(&send(&image, b"{\"v\":1,\"id\":[1],\"do\":\"erase\"}\n"));
+    assert!(unknown.contains("\"id\":[1]") && unknown.contains("unknown request `erase`"), "{unknown}");
+    let too_long = text(&send(&image, &vec![b'x'; 100_000]));
+    assert!(too_long.contains("too-long"), "{too_long}");
+    assert_eq!(place.json(&["ps"]).len(), 1);
+    program.end();
+}
+
+#[test]
+fn peers_that_stall_and_flood_hold_up_nobody() {
+    let place = Place::new();
+    let program = Program::start(&place, PROGRAM);
+    let image = image(&place);
+    place.json(&["ps"]);
+    let connect = || UnixStream::connect(image.join("control")).expect("it listens");
+    // Half a line each; more than there is room for.
+    let stalling: Vec<UnixStream> = (0..60)
+        .map(|_| {
+            let mut stream = connect();
+            let _ = stream.write_all(b"{\"v\":1,");
+            stream
+        })
+        .collect();
+    // Requests without end, whose answers nobody reads.
+    let flooding: Vec<_> = (0..3)
+        .map(|_| {
+            let mut stream = connect();
+            stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a limit");
+            std::thread::spawn(move || {
+                let line = b"{\"v\":1,\"do\":\"list\"}\n".repeat(1000);
+                while stream.write_all(&line).is_ok() {}
+                stream
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(place.json(&["list"]).len(), 1);
+    }
+    let held: Vec<UnixStream> = flooding.into_iter().map(|f| f.join().expect("it floods")).collect();
+    assert_eq!(place.json(&["list"]).len(), 1);
+    drop((stalling, held));
+    program.end();
+}
+
+/// Descriptors, threads and mappings of a process; files in its directory.
+fn belongings(program: &Program, image: &Path) -> [usize; 4] {
+    let count = |what: &str| fs::read_dir(format!("/proc/{}/{what}", program.pid())).map_or(0, Iterator::count);
+    let maps = fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap_or_default();
+    let rings = maps.lines().filter(|l| l.contains("/rings")).count();
+    [count("fd"), count("task"), rings, fs::read_dir(image).map_or(0, Iterator::count)]
+}
+
+#[test]
+fn a_hundred_recordings_by_several_commands_at_once_leave_nothing_and_are_right() {
+    const COMMANDS: usize = 4;
+    const EACH: usize = 25;
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    let image = image(&place);
+    program.tell("load");
+    // What the first session makes and keeps: threads, atexit.
+    place.succeed(&["record", "--for", "1ms", "-m", "2M", "-o", "first"]);
+    let mut before = [0; 4];
+    eventually("the first session is gone", || {
+        before = belongings(&program, &image);
+        before[2] == 0 && before[3] == 1
+    });
+    std::thread::scope(|scope| {
+        for command in 0..COMMANDS {
+            let place = &place;
+            scope.spawn(move || {
+                for cycle in 0..EACH {
+                    let trace = format!("{command}-{cycle}");
+                    place.succeed(&["record", "strangers:counted", "--for", "10ms", "-m", "2M", "-o", &trace]);
+                }
+            });
+        }
+    });
+    eventually("all sessions are gone, with all they had", || {
+        let now = belongings(&program, &image);
+        now[1] <= before[1] && now == [now[0].min(before[0]), now[1], 0, 1]
+    });
+    program.end();
+    let mut events = 0;
+    for (command, cycle) in (0..COMMANDS).flat_map(|command| (0..EACH).map(move |cycle| (command, cycle))) {
+        let path = place.here().join(format!("{command}-{cycle}"));
+        // babeltrace2 for some: it is slow.
+        let contents = if cycle % 8 == 0 { traces::read_by_both(&path) } else { traces::read(&path) };
+        let threads = contents.numbers("strangers:counted", "thread");
+        let numbers = contents.numbers("strangers:counted", "number");
+        assert_eq!((contents.discarded, threads.len(), numbers.len()), (0, numbers.len(), contents.events() as usize));
+        for thread in 0..2 {
+            let of: Vec<u64> = threads.iter().zip(&numbers).filter(|(t, _)| **t == thread).map(|(_, n)| *n).collect();
+            assert!(
+                of.windows(2).all(|pair| pair[1] == pair[0] + 1),
+                "events of thread {thread} are missing in {}",
+                path.display()
+            );
+        }
+        events += contents.events();
+    }
+    assert!(events > 0);
+}
