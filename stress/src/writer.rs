@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
 use trace_registry::field::Piece;
 use trace_runtime::clock::Clock;
-use trace_runtime::ring_buffer::{Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement, append};
+use trace_runtime::ring_buffer::{Appender, Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement};
 
 /// A configuration by numbers.
 pub(crate) struct Of<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool>;
@@ -52,9 +52,13 @@ pub(crate) fn is_armed() -> bool {
 /// A channel and what is counted, where a signal handler finds them.
 struct Writer<C: Config> {
     channel: Channel<C>,
-    generation: u64,
+    /// By the length of payloads that are given in words; the first also for all others.
+    appenders: [Appender; WORDS + 1],
     counts: &'static Counts,
 }
+
+/// Most bytes of a payload in words.
+const WORDS: usize = 24;
 
 impl<C: Config> Writer<C> {
     /// Records the event `number` of `stream`, and counts it.
@@ -82,8 +86,14 @@ impl<C: Config> Writer<C> {
         let cut = if number.is_multiple_of(3) { 5 } else { 0 };
         let pieces = [Piece { start: bytes.as_ptr(), len: cut }, Piece { start: bytes[cut..].as_ptr(), len: len - cut }];
         let pieces = &pieces[usize::from(cut == 0)..];
-        // SAFETY: `C` made the channel, which outlives the writer; the pieces are `len` bytes.
-        unsafe { append::<C>(self.channel.core(), self.generation, 1, pieces, len, 0) }
+        if len <= WORDS && !number.is_multiple_of(5) {
+            let word =
+                |i: usize| u64::from_ne_bytes(std::array::from_fn(|at| if i * 8 + at < len { bytes[i * 8 + at] } else { 0 }));
+            // SAFETY: `C` made the channel, which outlives the writer.
+            return unsafe { self.appenders[len].append_words::<C>([word(0), word(1), word(2)]) };
+        }
+        // SAFETY: as above; the pieces are `len` bytes.
+        unsafe { self.appenders[0].append::<C>(pieces, len) }
     }
 
     /// A child that has this process's memory writes nothing into its rings.
@@ -157,7 +167,8 @@ pub(crate) fn write<C: Config>(task: Task) -> Result<()> {
     let cpus: Vec<u32> = (0..task.geometry.buffers).collect();
     let channel = Channel::<C>::create(task.ring, task.geometry, &cpus, Clock::process()).context("a channel")?;
     let generation = channel.core().generation();
-    let writer = Writer { channel, generation, counts: task.counts };
+    let appenders = std::array::from_fn(|len| channel.core().appender(generation, 1, false, len));
+    let writer = Writer { channel, appenders, counts: task.counts };
     WRITER.store((&raw const writer).cast_mut().cast(), SeqCst);
     HANDLE.store(handle::<C> as Handle as *mut (), SeqCst);
     writer.fork();

@@ -1,10 +1,11 @@
 //! Attaches probes to tracepoints, and keeps what they record.
 
 use ringtrace::{ProbeDescriptor, Tracepoint};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::{Mutex, Once};
 use trace_registry::field::{Finished, Piece};
-use trace_registry::probe::{Entry, Loss, ProbeList, Target};
+use trace_registry::probe::{Entry, Functions, Loss, Own, Target};
 use trace_registry::read_side::{self, CpuCounters, Header};
 use trace_registry::{registry, sys};
 
@@ -54,18 +55,27 @@ impl Channel {
     }
 }
 
-unsafe fn append(target: &Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
-    // SAFETY: the arguments of a target's `append`.
+unsafe extern "C" fn append(target: *const Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
+    // SAFETY: the arguments of a target's functions.
     let finished = unsafe { Finished::from_raw(pieces, count, total) };
     // SAFETY: the channel is the `Collected` of `attach`; the pieces live as long as the payload (PL-3).
     let (collected, record) = unsafe {
         let bytes = |p: &trace_registry::field::Piece| std::slice::from_raw_parts(p.start, p.len);
         let record: Vec<u8> = finished.pieces().iter().filter(|p| p.len > 0).flat_map(bytes).copied().collect();
-        (&*target.channel().cast::<Collected>(), record)
+        (&*(*target).channel().cast::<Collected>(), record)
     };
     assert_eq!(record.len(), finished.total());
     collected.records.lock().expect("no test holds it").push(record);
     0
+}
+
+unsafe extern "C" fn append_words(target: *const Target, first: u64, second: u64, third: u64) -> u8 {
+    // SAFETY: a target begins with its own words, the first of which is the number of bytes.
+    let len = unsafe { target.cast::<u64>().read() } as usize;
+    let words = [first, second, third];
+    let mut piece = Piece { start: words.as_ptr().cast(), len };
+    // SAFETY: the piece names some of the words.
+    unsafe { append(target, NonNull::from(&mut piece), 1, len) }
 }
 
 unsafe fn lose(target: &Target, loss: Loss) {
@@ -97,15 +107,20 @@ pub(crate) fn attach<T: Tracepoint>(channels: &[Channel]) {
             read_side::install(header, 1, 0);
         }
     });
-    let target = |channel: &Channel| {
+    let target = |channel: &Channel, probe: &ProbeDescriptor| {
         let collected = std::ptr::from_ref(channel.collected).cast();
+        let own: Own = [MaybeUninit::new(probe.least as u64); 8];
+        let functions = Functions { words: append_words, pieces: append, lose };
         // SAFETY: what was collected is never freed, and the functions may be called from any thread.
-        unsafe { Target::new(append, lose, collected, 0, channel.limit, channel.redact, 0) }
+        unsafe { Target::new(functions, own, collected, channel.limit, channel.redact) }
     };
-    let entry = |probe| Entry::new(probe, channels.iter().map(target).collect());
-    let list = ProbeList::new(probes::<T>().into_iter().map(entry).collect());
+    let mut list = None;
+    for probe in probes::<T>().into_iter().rev() {
+        let targets = channels.iter().map(|channel| target(channel, probe)).collect();
+        list = Some(Box::new(Entry::new(probe, targets, list)));
+    }
     // The lists are never freed, so that no test needs a grace period.
-    T::descriptor().gate.publish(Box::leak(Box::new(list)));
+    T::descriptor().gate.publish(list.map_or(std::ptr::null_mut(), Box::into_raw));
 }
 
 /// Detaches all.

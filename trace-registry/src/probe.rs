@@ -2,13 +2,13 @@
 #![expect(unsafe_code, reason = "lists are reached by address, and probe functions are stored without their type")]
 
 use crate::event::{Event, EventClass};
-use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Piece, Sizes, Storage};
+use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Piece, Sizes, Storage, WORDS};
 use crate::level::Level;
 use crate::name::Name;
-use crate::read_side::Section;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
-use crate::tracepoint::{Gate, Location, Tracepoint, TracepointDescriptor};
+use crate::tracepoint::{Location, Tracepoint, TracepointDescriptor};
 use alloc::boxed::Box;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 /// A probe function without its type; TP-2 says which type it has.
@@ -76,23 +76,36 @@ pub enum Loss {
     Cut,
 }
 
-/// Appends the payload of an event: its [`Finished::from_raw`], which a function is spared to read from memory. Returns 0 if it
-/// is a record now.
-pub type Append = unsafe fn(&Target, NonNull<Piece>, usize, usize) -> u8;
+/// Appends a payload of up to 24 bytes, of fixed size. Takes the address of the target, and the bytes as words in the order of
+/// memory. Returns 0 if it is a record now.
+pub type AppendWords = unsafe extern "C" fn(*const Target, u64, u64, u64) -> u8;
+/// Appends a payload: its [`Finished::from_raw`], which a function is spared to read from memory. Returns 0 if it is a record now.
+pub type AppendPieces = unsafe extern "C" fn(*const Target, NonNull<Piece>, usize, usize) -> u8;
+
+/// How a channel takes events.
+#[derive(Clone, Copy)]
+pub struct Functions {
+    /// For small events of fixed size.
+    pub words: AppendWords,
+    /// For all others.
+    pub pieces: AppendPieces,
+    /// Counts a firing that was not recorded, or not all of it.
+    pub lose: unsafe fn(&Target, Loss),
+}
+
+/// Memory of a target that belongs to its channel: what `Functions` find first at the target's address.
+pub type Own = [MaybeUninit<u64>; 8];
 
 /// Where the events of a probe go: one channel of one session.
+#[repr(C, align(64))]
 pub struct Target {
-    append: Append,
-    lose: unsafe fn(&Target, Loss),
+    own: Own,
+    functions: Functions,
     channel: *const (),
-    /// Event ID of the class in the channel's stream class.
-    pub event_id: u32,
     /// Most bytes of payload that the channel takes.
-    pub limit: u32,
+    limit: u32,
     /// Whether sensitive fields are left out.
-    pub redact: bool,
-    /// Generation of the channel for which this target was made.
-    pub generation: u64,
+    redact: bool,
 }
 
 // SAFETY: `Target::new` demands functions that may be called from any thread with the channel.
@@ -105,18 +118,10 @@ impl Target {
     ///
     /// # Safety
     ///
-    /// `append` and `lose` may be called with this target from any thread and signal handler, at any time until a grace period
-    /// after the list that holds the target was replaced; `channel` stays valid for them that long.
-    pub const unsafe fn new(
-        append: Append,
-        lose: unsafe fn(&Target, Loss),
-        channel: *const (),
-        event_id: u32,
-        limit: u32,
-        redact: bool,
-        generation: u64,
-    ) -> Target {
-        Target { append, lose, channel, event_id, limit, redact, generation }
+    /// The functions may be called with this target from any thread and signal handler, at any time until a grace period after
+    /// the list that holds the target was replaced; `channel` and what `own` refers to stay valid for them that long.
+    pub const unsafe fn new(functions: Functions, own: Own, channel: *const (), limit: u32, redact: bool) -> Target {
+        Target { own, functions, channel, limit, redact }
     }
 
     /// Returns what the target was made with.
@@ -140,22 +145,33 @@ impl Target {
     /// Counts one firing as lost here.
     pub fn lose(&self, loss: Loss) {
         // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
-        unsafe { (self.lose)(self, loss) };
+        unsafe { (self.functions.lose)(self, loss) };
     }
 }
 
 /// One probe of a list, and where its events go.
+///
+/// The probes attached to one tracepoint are a list of entries, which is never changed once a gate points to it.
 pub struct Entry {
     /// Null once the probe panicked.
     function: AtomicPtr<()>,
-    probe: &'static ProbeDescriptor,
+    next: Option<Box<Entry>>,
     targets: Box<[Target]>,
+    probe: &'static ProbeDescriptor,
 }
 
+static_assertions::assert_impl_all!(Entry: Send, Sync);
+
 impl Entry {
-    /// Makes an entry. With no target the probe runs, and what it returns goes nowhere.
-    pub fn new(probe: &'static ProbeDescriptor, targets: Box<[Target]>) -> Entry {
-        Entry { function: AtomicPtr::new((probe.function)().cast_mut()), probe, targets }
+    /// Makes an entry in front of others. With no target the probe runs, and what it returns goes nowhere.
+    pub fn new(probe: &'static ProbeDescriptor, targets: Box<[Target]>, next: Option<Box<Entry>>) -> Entry {
+        Entry { function: AtomicPtr::new((probe.function)().cast_mut()), next, targets, probe }
+    }
+
+    /// Returns the entry behind this one.
+    #[inline(always)]
+    pub fn next(&self) -> Option<&Entry> {
+        self.next.as_deref()
     }
 
     /// Returns the probe.
@@ -234,33 +250,6 @@ fn contain(work: impl FnOnce()) -> bool {
 /// Panics of probes in this process: the run time looks for those to detach when the number has changed.
 pub static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// The probes attached to one tracepoint. Never changed once a gate points to it.
-pub struct ProbeList {
-    entries: Box<[Entry]>,
-}
-
-static_assertions::assert_impl_all!(ProbeList: Send, Sync);
-
-impl ProbeList {
-    /// Makes a list.
-    pub fn new(entries: Box<[Entry]>) -> ProbeList {
-        ProbeList { entries }
-    }
-
-    /// Returns the list that `gate` points to, for as long as `section` lasts.
-    #[inline(always)]
-    pub fn of<'s>(gate: &Gate, _section: &'s Section) -> Option<&'s ProbeList> {
-        // SAFETY: TP-1: the list outlives every section that was entered before its grace period began.
-        unsafe { gate.list().as_ref() }
-    }
-
-    /// Returns the entries.
-    #[inline(always)]
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
-    }
-}
-
 /// What a probe returns: an event, `Option` of one (`None` skips), or `()` (an action).
 #[diagnostic::on_unimplemented(
     message = "a probe cannot return `{Self}`",
@@ -310,16 +299,46 @@ const SMALL_PIECES: usize = 6;
 /// Encodes `event` and appends it to every target: once for those that share a limit, and redact it or do not.
 #[inline(always)]
 fn record<E: Event>(event: &E, targets: &[Target]) {
-    if targets.is_empty() {
-        return; // of a class that no session can record
+    const fn are_words(sizes: Sizes) -> bool {
+        sizes.fixed && sizes.pieces == 0 && sizes.least <= 8 * WORDS
     }
     const fn is_small(sizes: Sizes) -> bool {
         sizes.staged <= SMALL_STAGED && sizes.pieces < SMALL_PIECES
     }
-    if const { is_small(E::SIZES) } {
+    if const { are_words(E::SIZES) && !E::DESCRIPTION.is_sensitive() } {
+        record_words(crate::field::words(event), targets);
+    } else if targets.is_empty() {
+        // Of a class that no session can record.
+    } else if const { is_small(E::SIZES) } {
         record_in::<E, { HEADROOM + SMALL_STAGED }, SMALL_PIECES>(event, targets);
     } else {
         record_in::<E, { HEADROOM + MAX_STAGED }, MAX_PIECES>(event, targets);
+    }
+}
+
+#[inline(always)]
+fn record_words(words: Option<[u64; WORDS]>, targets: &[Target]) {
+    let Some([a, b, c]) = words else { return lose_in_all(targets) };
+    match targets {
+        // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
+        [target] => unsafe { _ = (target.functions.words)(target, a, b, c) },
+        _ => record_words_in_all(a, b, c, targets),
+    }
+}
+
+#[inline(never)]
+#[expect(improper_ctypes_definitions, reason = "the convention is that of a function that cannot unwind")]
+extern "C" fn record_words_in_all(a: u64, b: u64, c: u64, targets: &[Target]) {
+    for target in targets {
+        // SAFETY: as above.
+        unsafe { _ = (target.functions.words)(target, a, b, c) };
+    }
+}
+
+#[cold]
+fn lose_in_all(targets: &[Target]) {
+    for target in targets {
+        target.lose(Loss::TooLarge);
     }
 }
 
@@ -361,16 +380,12 @@ fn append_to<'t, E: Event, const STAGED: usize, const PIECES: usize>(
             for target in targets {
                 let Finished { pieces, count, total, .. } = encoded.finished();
                 // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
-                let outcome = unsafe { (target.append)(target, pieces, count, total) };
+                let outcome = unsafe { (target.functions.pieces)(target, pieces, count, total) };
                 if encoded.is_cut() && outcome == 0 {
                     target.lose(Loss::Cut);
                 }
             }
         }
-        None => {
-            for target in targets {
-                target.lose(Loss::TooLarge);
-            }
-        }
+        None => targets.for_each(|target| target.lose(Loss::TooLarge)),
     }
 }

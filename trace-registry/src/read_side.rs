@@ -25,7 +25,7 @@
 //! libside, `src/rcu.c`; P. McKenney, *Is Parallel Programming Hard*, appendix on user-space RCU; membarrier(2), rseq(2).
 #![expect(unsafe_code, reason = "the counter table is shared by address")]
 
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use crate::sync::{AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use crate::sys;
 use crate::{is_mutated, mutation};
 use core::marker::PhantomData;
@@ -59,29 +59,44 @@ static_assertions::const_assert_eq!(core::mem::size_of::<CpuCounters>(), 64);
 pub struct Header {
     /// 0 in a forked child, where no reader enters.
     pub generation: AtomicU64,
-    reserved: [AtomicU64; 7],
+    /// CPUs below this number count by rseq; 0 where membarrier(2) is missing.
+    pub(crate) sequenced: AtomicU32,
+    /// Entries of the table; at least 1 once there is one.
+    entries: AtomicU32,
+    /// The counters on CPU 0 of the phase that readers take now.
+    pub(crate) current: AtomicPtr<PhaseCounters>,
+    reserved: [AtomicU64; 5],
 }
 
 static_assertions::const_assert_eq!(core::mem::size_of::<Header>(), 64);
 
-/// What readers load, in one cache line.
-#[repr(C, align(64))]
-struct State {
-    /// Followed by the counters.
-    header: AtomicPtr<Header>,
-    /// Entries of the table; at least 1 once there is one.
-    entries: AtomicU32,
-    /// CPUs below this number count by rseq; 0 where membarrier(2) is missing.
-    sequenced: AtomicU32,
-    phase: AtomicU32,
+/// What readers load, and the sequences of the run time.
+#[doc(hidden)]
+#[repr(C)]
+pub struct State {
+    /// Followed by the counters; before they are installed, a header that lets nobody in.
+    pub(crate) header: AtomicPtr<Header>,
+    /// Distance in bytes from the thread pointer to the rseq area ([`sys::rseq_offset`]).
+    pub rseq_offset: AtomicIsize,
 }
 
-static STATE: State = State {
-    header: AtomicPtr::new(ptr::null_mut()),
-    entries: AtomicU32::new(0),
+#[doc(hidden)]
+pub static STATE: State = State { header: AtomicPtr::new(ptr::from_ref(&CLOSED).cast_mut()), rseq_offset: AtomicIsize::new(0) };
+
+static CLOSED: Header = Header {
+    generation: AtomicU64::new(0),
     sequenced: AtomicU32::new(0),
-    phase: AtomicU32::new(0),
+    entries: AtomicU32::new(0),
+    current: AtomicPtr::new(ptr::null_mut()),
+    reserved: [const { AtomicU64::new(0) }; 5],
 };
+
+fn header() -> &'static Header {
+    // Acquire: orders what `install` stored before. Pairs with its Release store. x86-64 needs no instruction for it, so the
+    // emitter's assembly has it too.
+    // SAFETY: `install`: mapped for ever; or `CLOSED`.
+    unsafe { &*STATE.header.load(Ordering::Acquire) }
+}
 
 /// Gives the read side its table. Until then no reader enters.
 ///
@@ -91,42 +106,52 @@ static STATE: State = State {
 /// mapped for the rest of the process. `sequenced` (at most `entries`) is 0 unless the process is registered for membarrier's
 /// private expedited command, and every writer uses it. It is called once.
 pub unsafe fn install(header: *mut Header, entries: u32, sequenced: u32) {
-    STATE.entries.store(entries, Ordering::Relaxed);
-    STATE.sequenced.store(sequenced, Ordering::Relaxed);
-    // Release: orders the two stores above. Pairs with the Acquire loads in `enter` and `counters`.
+    // SAFETY: the caller's duty.
+    let installed = unsafe { &*header };
+    installed.entries.store(entries, Ordering::Relaxed);
+    installed.sequenced.store(sequenced, Ordering::Relaxed);
+    installed.current.store(counters_of(header, 0), Ordering::Relaxed);
+    // Release: orders the stores above. Pairs with the Acquire load in `header`.
     STATE.header.store(header, Ordering::Release);
+}
+
+/// The counters of a phase on CPU 0.
+fn counters_of(header: *mut Header, phase: usize) -> *mut PhaseCounters {
+    header.wrapping_add(1).cast::<PhaseCounters>().wrapping_add(phase)
 }
 
 /// Lets readers on CPUs below `sequenced` count by rseq from now on.
 ///
 /// Readers that counted by locked additions before leave by either kind: the writer adds both up (RS-1).
 pub fn set_sequenced(sequenced: u32) {
-    STATE.sequenced.store(sequenced.min(STATE.entries.load(Ordering::Relaxed)), Ordering::Relaxed);
+    let header = header();
+    header.sequenced.store(sequenced.min(header.entries.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
 
 /// Returns the table for the writer; empty before [`install`].
 pub fn counters() -> &'static [CpuCounters] {
-    let header = STATE.header.load(Ordering::Acquire);
-    if header.is_null() {
-        return &[];
-    }
+    let entries = header().entries.load(Ordering::Relaxed) as usize;
     // SAFETY: `install`: that many entries behind the header, mapped for ever; all fields are atomics.
-    unsafe { core::slice::from_raw_parts(header.add(1).cast(), STATE.entries.load(Ordering::Relaxed) as usize) }
+    unsafe { core::slice::from_raw_parts(STATE.header.load(Ordering::Relaxed).add(1).cast(), entries) }
 }
 
 /// Returns whether readers may count by rseq, so that the writer needs membarrier(2).
 pub fn is_sequenced() -> bool {
-    STATE.sequenced.load(Ordering::Relaxed) > 0
+    header().sequenced.load(Ordering::Relaxed) > 0
 }
 
 /// Turns to the other phase; for the writer, one at a time. Returns the phase that readers used until now.
 pub fn flip_phase() -> usize {
-    (STATE.phase.fetch_xor(1, Ordering::SeqCst) & 1) as usize
+    let phase = phase();
+    // SeqCst: the writer's sums come later. Readers that loaded the old phase are waited for by the second pass.
+    header().current.store(counters_of(STATE.header.load(Ordering::Relaxed), phase ^ 1), Ordering::SeqCst);
+    phase
 }
 
 /// Returns the phase that readers use now; for the writer.
 pub fn phase() -> usize {
-    (STATE.phase.load(Ordering::Relaxed) & 1) as usize
+    let current = header().current.load(Ordering::Relaxed);
+    usize::from(current != counters_of(STATE.header.load(Ordering::Relaxed), 0))
 }
 
 /// A read-side critical section.
@@ -134,10 +159,16 @@ pub fn phase() -> usize {
 /// One word, so that it stays in a register: the counters of its phase on CPU 0. Those of the other CPUs follow at the stride
 /// of the table.
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub struct Section {
     counters: NonNull<PhaseCounters>,
     /// It nests on the stack of one thread.
     here: PhantomData<*const ()>,
+}
+
+impl Section {
+    /// In place of a section where none was entered.
+    pub(crate) const NONE: Section = Section { counters: NonNull::dangling(), here: PhantomData };
 }
 
 #[derive(Clone, Copy)]
@@ -156,7 +187,6 @@ enum Side {
 ///
 /// Async-signal-safe; no registration, no allocation. Wait-free: a sequence that was aborted is tried twice more, then counted
 /// by a locked addition.
-#[inline(always)]
 pub fn section(run: impl FnOnce(&Section)) {
     if let Some(section) = enter() {
         run(&section);
@@ -164,21 +194,16 @@ pub fn section(run: impl FnOnce(&Section)) {
     }
 }
 
-#[inline(always)]
-fn enter() -> Option<Section> {
-    // Acquire: orders what `install` stored before. Pairs with its Release store.
-    let header = NonNull::new(STATE.header.load(Ordering::Acquire))?;
-    // SAFETY: `install`: mapped for ever.
-    if unsafe { header.as_ref() }.generation.load(Ordering::Relaxed) == 0 {
+pub(crate) fn enter() -> Option<Section> {
+    let header = header();
+    if header.generation.load(Ordering::Relaxed) == 0 {
         return None; // RS-4
     }
     // Relaxed: a stale phase is what the writer's second pass is for.
-    let phase = (STATE.phase.load(Ordering::Relaxed) & 1) as usize;
+    let counters = NonNull::new(header.current.load(Ordering::Relaxed))?;
     if is_mutated!(list_one_phase) && mutation::at_times(2048) {
         mutation::widen(100_000);
     }
-    // SAFETY: behind the header lies at least one entry, and an entry has two phases.
-    let counters = unsafe { header.add(1).cast::<PhaseCounters>().add(phase) };
     let section = Section { counters, here: PhantomData };
     section.count(Side::Enter);
     // RS-3: the compiler keeps the reads of the section behind the addition; the writer's membarrier makes the CPU do so.
@@ -206,7 +231,7 @@ impl Section {
     /// Counts by a restartable sequence. Returns false where that is not possible, or was interrupted.
     #[inline(always)]
     fn try_count(self, side: Side) -> bool {
-        let (offset, limit) = (sys::rseq_offset(), STATE.sequenced.load(Ordering::Relaxed));
+        let (offset, limit) = (sys::rseq_offset(), header().sequenced.load(Ordering::Relaxed));
         let base = self.counters.as_ptr().cast::<AtomicU64>();
         // SAFETY: the table has entries of 64 bytes for as many CPUs as `sequenced` says; `base` lies in the first.
         unsafe {
@@ -217,35 +242,28 @@ impl Section {
         }
     }
 
-    #[inline(always)]
-    fn leave(self) {
+    pub(crate) fn leave(self) {
         compiler_fence(Ordering::SeqCst);
         // x86-64 keeps a store behind earlier loads and stores, so the addition by rseq is a release.
         self.count(Side::Leave);
     }
 
-    #[inline(always)]
     fn count(self, side: Side) {
         let is_broken = is_mutated!(list_mixed_words) && mutation::at_times(8);
-        if is_broken || !self.try_count(side) {
-            self.count_slow(side);
+        if !is_broken && self.try_count(side) {
+            return;
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn count_slow(self, side: Side) {
         if !is_mutated!(list_mixed_words) && (self.try_count(side) || self.try_count(side)) {
             return;
         }
         let cpu = sys::cpu_id();
-        let index = if cpu < STATE.entries.load(Ordering::Relaxed) { cpu } else { 0 };
+        let index = if cpu < header().entries.load(Ordering::Relaxed) { cpu } else { 0 };
         // SAFETY: `index` is below the number of entries, of which there is at least one.
         let counters = unsafe { self.on(index) };
         match side {
             _ if is_mutated!(list_mixed_words) => {
                 // SAFETY: entry 0 is there.
-                let counters = unsafe { self.on(u32::from(index == 0 && STATE.entries.load(Ordering::Relaxed) > 1)) };
+                let counters = unsafe { self.on(u32::from(index == 0 && header().entries.load(Ordering::Relaxed) > 1)) };
                 let word = if matches!(side, Side::Enter) { &counters.enter } else { &counters.leave };
                 word.fetch_add(1, Ordering::SeqCst);
             }

@@ -12,11 +12,13 @@
 //! - TP-2: Every function in the list of a tracepoint has that tracepoint's probe type: lists are made from
 //!   [`ProbeDescriptor`](crate::ProbeDescriptor)s, whose functions were typed by the tracepoint's own signature.
 
+#![expect(unsafe_code, reason = "lists are reached by address")]
+
 use crate::name::Name;
-use crate::probe::{Entry, Loss, ProbeList};
+use crate::probe::{Entry, Loss};
 use crate::read_side::{self, Section};
 use crate::sync::{AtomicPtr, Ordering};
-use crate::sys;
+use crate::sys::{self, ThreadBlock};
 use crate::{is_mutated, mutation};
 use core::ptr;
 
@@ -70,7 +72,7 @@ pub const fn argument<T: Argument>() {}
 
 /// Whether any probe is attached to a tracepoint.
 #[repr(transparent)]
-pub struct Gate(AtomicPtr<ProbeList>);
+pub struct Gate(AtomicPtr<Entry>);
 
 static_assertions::assert_eq_size!(Gate, usize);
 static_assertions::assert_impl_all!(Gate: Send, Sync);
@@ -93,9 +95,9 @@ impl Gate {
         !cfg!(ringtrace_off) && !self.0.load(Ordering::Relaxed).is_null()
     }
 
-    /// Returns the list, for use inside a read-side critical section or by the writer.
+    /// Returns the first entry of the list, for use inside a read-side critical section or by the writer.
     #[inline(always)]
-    pub fn list(&self) -> *mut ProbeList {
+    pub fn list(&self) -> *const Entry {
         // Acquire: orders the list's content after its publication. Pairs with the AcqRel swap in `publish`.
         //  - If the reader sees the new list, it sees all of it.
         //  - If it sees the old one, TP-1 keeps that alive until this reader leaves.
@@ -103,7 +105,7 @@ impl Gate {
     }
 
     /// Puts `list` in place of the current one, and returns that. Null closes the gate.
-    pub fn publish(&self, list: *mut ProbeList) -> *mut ProbeList {
+    pub fn publish(&self, list: *mut Entry) -> *mut Entry {
         // AcqRel: Release for the new list's content (pairs with `list`), Acquire for the old one's, which the writer reads.
         self.0.swap(list, Ordering::AcqRel)
     }
@@ -140,6 +142,18 @@ pub struct TracepointDescriptor {
 
 static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);
 
+/// What an emitter entered.
+#[repr(C)]
+pub struct Entered {
+    /// The first entry of the list; null: nothing was entered, and nothing is to be left.
+    first: *const Entry,
+    section: Section,
+}
+
+impl Entered {
+    const NOTHING: Entered = Entered { first: ptr::null(), section: Section::NONE };
+}
+
 /// Runs the probes of a tracepoint: `call` once for each entry of the list.
 ///
 /// Called by the emitter of each definition. A thread that is [untraced](sys::UNTRACED) or nested too deep runs no probe; the
@@ -147,29 +161,103 @@ static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);
 ///
 /// # Signal safety
 ///
-/// Async-signal-safe and wait-free, if `call` is.
+/// Async-signal-safe and wait-free, if `call` is. Two system calls at most, in the thread's first event.
 #[inline(always)]
 pub fn emit(gate: &Gate, call: impl Fn(&Entry)) {
     let seen;
     let gate = if is_mutated!(list_not_loaded_again) {
-        seen = Gate(AtomicPtr::new(gate.list()));
+        seen = Gate(AtomicPtr::new(gate.list().cast_mut()));
         mutation::widen(200);
         &seen
     } else {
         gate
     };
-    let run = |section: &Section| {
-        if let Some(list) = ProbeList::of(gate, section) {
-            if is_mutated!(list_one_phase) && section.is_behind() {
-                mutation::widen(200_000);
-            }
-            for entry in list.entries() {
-                call(entry);
-            }
+    let Entered { first, section } = sys::enter(gate);
+    // SAFETY: TP-1: the list outlives every section that was entered before its grace period began; so below.
+    let Some(mut entry) = (unsafe { first.as_ref() }) else { return };
+    loop {
+        call(entry);
+        match entry.next() {
+            Some(next) => entry = next,
+            None => break,
         }
+    }
+    // SAFETY: entered above.
+    unsafe { sys::leave(section) };
+}
+
+/// Whether a thread may run probes now.
+enum Admission {
+    /// It may, and its nesting was counted.
+    Admitted,
+    /// It is the tracer's own.
+    Untraced,
+    /// It is nested too deep already.
+    TooDeep,
+}
+
+fn admit(thread: &ThreadBlock) -> Admission {
+    // Relaxed: only this thread and signal handlers in it, which restore the value before they return.
+    let mut nesting = thread.nesting.load(Ordering::Relaxed);
+    if nesting & (sys::FRESH | sys::UNTRACED) == sys::FRESH {
+        sys::prepare_thread(thread);
+        nesting = thread.nesting.load(Ordering::Relaxed);
+    }
+    if nesting & sys::UNTRACED != 0 {
+        Admission::Untraced
+    } else if nesting >= MAX_NESTING {
+        Admission::TooDeep
+    } else {
+        thread.nesting.store(nesting + 1, Ordering::Relaxed);
+        Admission::Admitted
+    }
+}
+
+/// Ends what [`admit`] admitted.
+fn dismiss(thread: &ThreadBlock) {
+    // Loaded again rather than kept meanwhile.
+    thread.nesting.store(thread.nesting.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+}
+
+/// Enters where the fast way declines.
+#[cold]
+pub(crate) extern "C" fn enter_slow(gate: &Gate) -> Entered {
+    // No block: no run time either, so nothing can be attached.
+    let Some(thread) = sys::thread() else { return Entered::NOTHING };
+    match admit(thread) {
+        Admission::Untraced => return Entered::NOTHING,
+        Admission::TooDeep => {
+            count_nested(gate);
+            return Entered::NOTHING;
+        }
+        Admission::Admitted => {}
+    }
+    let Some(section) = read_side::enter() else {
+        dismiss(thread);
+        return Entered::NOTHING;
     };
-    if !nest(run) {
-        count_nested(gate);
+    let first = gate.list();
+    if first.is_null() {
+        // SAFETY: entered above.
+        unsafe { leave_slow(section) };
+        return Entered::NOTHING;
+    }
+    if is_mutated!(list_one_phase) && section.is_behind() {
+        mutation::widen(200_000);
+    }
+    Entered { first, section }
+}
+
+/// Leaves where the fast way declines.
+///
+/// # Safety
+///
+/// `section` was entered for an emitter in this thread, and is left once.
+#[cold]
+pub(crate) unsafe extern "C" fn leave_slow(section: Section) {
+    section.leave();
+    if let Some(thread) = sys::thread() {
+        dismiss(thread);
     }
 }
 
@@ -179,33 +267,28 @@ pub fn emit(gate: &Gate, call: impl Fn(&Entry)) {
 /// # Signal safety
 ///
 /// Async-signal-safe and wait-free, if `record` is.
-#[inline(always)]
 pub fn within(record: impl FnOnce()) -> bool {
-    nest(|_| record())
-}
-
-#[inline(always)]
-fn nest(run: impl FnOnce(&Section)) -> bool {
-    // No block: no run time either, so nothing can be attached.
     let Some(thread) = sys::thread() else { return true };
-    // Relaxed: only this thread and signal handlers in it, which restore the value before they return.
-    let nesting = thread.nesting.load(Ordering::Relaxed);
-    if nesting >= MAX_NESTING {
-        return nesting & sys::UNTRACED != 0;
+    match admit(thread) {
+        Admission::Untraced => true,
+        Admission::TooDeep => false,
+        Admission::Admitted => {
+            read_side::section(|_| record());
+            dismiss(thread);
+            true
+        }
     }
-    thread.nesting.store(nesting + 1, Ordering::Relaxed);
-    read_side::section(run);
-    // Loaded again rather than kept in a register meanwhile.
-    thread.nesting.store(thread.nesting.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
-    true
 }
 
 #[cold]
 #[inline(never)]
 fn count_nested(gate: &Gate) {
-    read_side::section(|section| {
-        for entry in ProbeList::of(gate, section).into_iter().flat_map(ProbeList::entries) {
-            entry.lose(Loss::Nested);
+    read_side::section(|_| {
+        // SAFETY: TP-1: inside a section.
+        let mut entry = unsafe { gate.list().as_ref() };
+        while let Some(here) = entry {
+            here.lose(Loss::Nested);
+            entry = here.next();
         }
     });
 }

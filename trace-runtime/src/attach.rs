@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use once_cell::race::OnceBox;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use trace_registry::probe::{Entry, ProbeList, Target};
+use trace_registry::probe::{Entry, Target};
 use trace_registry::registry::{self, Match};
 use trace_registry::sync::Ordering;
 use trace_registry::{ProbeDescriptor, TracepointDescriptor};
@@ -98,7 +98,7 @@ impl Control {
         }
         let mut retired = 0;
         for (tracepoint, list) in lists {
-            let list = list.map_or(std::ptr::null_mut(), |l| Box::into_raw(Box::new(l)));
+            let list = list.map_or(std::ptr::null_mut(), Box::into_raw);
             retired = retire_list(tracepoint.gate.publish(list)).max(retired);
         }
         if retired >= rcu::RETIRED_HASTE {
@@ -107,9 +107,10 @@ impl Control {
     }
 
     /// The list of one tracepoint; `None`: no session wants any of its probes.
-    fn list(&self, site: &Site, sessions: &[Arc<Recording>]) -> Option<ProbeList> {
-        let mut entries = Vec::new();
-        for named in site.probes.iter().filter(|p| !self.is_detached(p.probe)) {
+    fn list(&self, site: &Site, sessions: &[Arc<Recording>]) -> Option<Box<Entry>> {
+        let mut list = None;
+        // From the last to the first, each in front of those behind it.
+        for named in site.probes.iter().rev().filter(|p| !self.is_detached(p.probe)) {
             let mut wanted = false;
             let mut targets: Vec<Target> = Vec::new();
             for session in sessions.iter().filter(|s| s.is_recording()) {
@@ -123,10 +124,10 @@ impl Control {
                 targets.push(counter.target());
             }
             if wanted {
-                entries.push(Entry::new(named.probe, targets.into_boxed_slice()));
+                list = Some(Box::new(Entry::new(named.probe, targets.into_boxed_slice(), list)));
             }
         }
-        (!entries.is_empty()).then(|| ProbeList::new(entries.into_boxed_slice()))
+        list
     }
 
     fn is_detached(&self, probe: &ProbeDescriptor) -> bool {
@@ -162,7 +163,7 @@ fn address(probe: &NamedProbe) -> usize {
 }
 
 /// Hands a list that no gate points to any more to the reclaimer. Returns how many objects wait there.
-fn retire_list(list: *mut ProbeList) -> usize {
+fn retire_list(list: *mut Entry) -> usize {
     if list.is_null() {
         return rcu::retired();
     }

@@ -7,15 +7,16 @@ use crate::error::{Kind, Result};
 use crate::metadata;
 use crate::process::Process;
 use crate::rcu::lock;
-use crate::ring_buffer::{self, ClockKind, Config, Core, Geometry, HeaderKind, Mode, Outcome, Placement};
+use crate::ring_buffer::{self, Appender, ClockKind, Config, Core, Direct, Geometry, HeaderKind, Mode, Outcome, Placement};
 use std::fs::File;
 use std::io;
+use std::mem::transmute;
 use std::ptr::NonNull;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use trace_ctf::schema as ctf;
 use trace_registry::event_id::{EventIds, EventKey};
-use trace_registry::field::{Finished, Piece};
-use trace_registry::probe::{Append, Loss, Target};
+use trace_registry::field::{Finished, HEADROOM, Piece, WORDS};
+use trace_registry::probe::{Functions, Loss, Own, Target};
 use trace_registry::sync::{AtomicU64, Ordering};
 use trace_registry::{EventClass, Level};
 
@@ -26,29 +27,19 @@ use trace_registry::{EventClass, Level};
 /// - CH-1: A channel outlives every list that holds a target of it by a grace period: the session keeps it until its lists
 ///   were retired and reclaimed.
 pub(crate) struct Channel {
-    pub(crate) core: Core,
+    pub(crate) core: Arc<Core>,
     process: &'static Process,
     pub(crate) context: Context,
-    pub(crate) header: HeaderKind,
+    plan: Plan,
     pub(crate) redact: bool,
-    append: Append,
     ids: Mutex<EventIds>,
     /// Records in which a value was cut.
     cut: AtomicU64,
 }
 
 impl Channel {
-    pub(crate) fn new(core: Core, process: &'static Process, plan: Plan, context: Context, redact: bool) -> Channel {
-        Channel {
-            core,
-            process,
-            context,
-            header: plan.header,
-            redact,
-            append: plan.append(context),
-            ids: Mutex::default(),
-            cut: AtomicU64::new(0),
-        }
+    pub(crate) fn new(core: Arc<Core>, process: &'static Process, plan: Plan, context: Context, redact: bool) -> Channel {
+        Channel { core, process, context, plan, redact, ids: Mutex::default(), cut: AtomicU64::new(0) }
     }
 
     /// Bytes of payload that a record may have.
@@ -106,11 +97,22 @@ impl Channel {
         Ok(assigned)
     }
 
-    /// Makes a target that is valid while the channel has this generation.
-    pub(crate) fn target(&self, event_id: u32, generation: u64) -> Target {
+    /// Form of the record headers.
+    pub(crate) fn header(&self) -> HeaderKind {
+        self.plan.header
+    }
+
+    /// Makes a target for events of a class, whose payload has at least `least` bytes; it is valid while the channel has this
+    /// generation.
+    pub(crate) fn target(&self, event_id: u32, generation: u64, least: usize) -> Target {
         let limit = u32::try_from(self.payload_limit()).unwrap_or(u32::MAX);
-        // SAFETY: both functions may be called from any thread and signal handler (see there); CH-1.
-        unsafe { Target::new(self.append, lose, std::ptr::from_ref(self).cast(), event_id, limit, self.redact, generation) }
+        let by_appender = self.context.is_appenders();
+        let appender = self.core.appender(generation, event_id, by_appender && self.context.contains(Context::VTID), least);
+        let functions = self.plan.functions(by_appender, event_id, least);
+        // SAFETY: they have the same size, and `Own` may hold anything.
+        let own = unsafe { transmute::<Appender, Own>(appender) };
+        // SAFETY: the functions may be called from any thread and signal handler (see there); CH-1.
+        unsafe { Target::new(functions, own, std::ptr::from_ref(self).cast(), limit, self.redact) }
     }
 
     /// How many records hold a value that was cut.
@@ -187,41 +189,74 @@ macro_rules! with_config {
 
 impl Plan {
     /// Creates the ring buffers in `file`; buffer `i` serves the CPU (or concurrency ID) `indices[i]`.
-    pub(crate) fn create(self, file: &File, geometry: Geometry, indices: &[u32], clock: &'static Clock) -> io::Result<Core> {
+    pub(crate) fn create(self, file: &File, geometry: Geometry, indices: &[u32], clock: &'static Clock) -> io::Result<Arc<Core>> {
         with_config!(self, C => Core::create::<C>(file, geometry, indices, clock))
     }
 
-    fn append(self, context: Context) -> Append {
-        with_config!(self, C => match context.words() {
-            Context::NO_WORDS => append::<C, { Context::NO_WORDS }>,
-            Context::VTID_WORD => append::<C, { Context::VTID_WORD }>,
-            _ => append::<C, { Context::ANY_WORDS }>,
+    /// How a channel takes the events of a class: by the sequences' own functions wherever they do all there is to do.
+    fn functions(self, by_appender: bool, event_id: u32, least: usize) -> Functions {
+        with_config!(self, C => {
+            let direct = Direct::of::<C>(least);
+            let words = direct.words.filter(|_| by_appender && event_id <= self.header.largest_short_id());
+            // SAFETY: the types differ in what the first argument is said to point to: a target begins with its appender.
+            let words = words.map(|function| unsafe { transmute(function) });
+            // SAFETY: as above.
+            let pieces = direct.pieces.filter(|_| by_appender).map(|function| unsafe { transmute(function) });
+            Functions { words: words.unwrap_or(append_words::<C>), pieces: pieces.unwrap_or(append::<C>), lose }
         })
     }
 }
 
-/// Appends a payload to the channel of `target`, whose context fields are `CONTEXT` ([`Context::words`]).
-///
-/// One function from the target to the commit: the sequence is inlined here.
+/// Appends a payload to the channel of `target`.
 ///
 /// # Safety
 ///
-/// `target` was made by [`Channel::target`] and is in a list that the caller reads, or its channel is held (CH-1).
+/// `target` was made by [`Channel::target`] and is in a list that the caller reads, or its channel is held (CH-1). The rest is
+/// what a [`Target`] hands over.
 ///
 /// # Signal safety
 ///
 /// Async-signal-safe and wait-free.
-unsafe fn append<C: Config, const CONTEXT: u8>(target: &Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
+unsafe extern "C" fn append<C: Config>(target: *const Target, pieces: NonNull<Piece>, count: usize, mut total: usize) -> u8 {
     // SAFETY: the caller's duty.
-    let (channel, mut payload) = unsafe { (&*target.channel().cast::<Channel>(), Finished::from_raw(pieces, count, total)) };
-    let (tid, context) = channel.context.put::<CONTEXT>(channel.process, &mut payload);
-    let total = payload.total() + context;
+    let (channel, appender, mut payload) =
+        unsafe { (channel(&*target), &*target.cast::<Appender>(), Finished::from_raw(pieces, count, total)) };
+    if !channel.context.is_appenders() {
+        total += channel.context.put(channel.process, &mut payload);
+    }
     // SAFETY: the pieces name initialised bytes that outlive this call (PL-1, PL-3), `total` is their sum, and `C` is the
-    // configuration that the core was created with.
-    let outcome =
-        unsafe { ring_buffer::append::<C>(&channel.core, target.generation, target.event_id, payload.pieces(), total, tid) };
+    // configuration that the core was created with. A thread that fires or records is prepared.
+    let outcome = unsafe { appender.append::<C>(payload.pieces(), total) };
     const { assert!(Outcome::Recorded as u8 == 0) };
     outcome as u8
+}
+
+/// [`append`] for a payload in words.
+///
+/// # Safety
+///
+/// As for [`append`].
+unsafe extern "C" fn append_words<C: Config>(target: *const Target, first: u64, second: u64, third: u64) -> u8 {
+    // Context goes in front.
+    #[repr(C)]
+    struct Staged([u8; HEADROOM], [u64; WORDS]);
+    let mut staged = Staged([0; HEADROOM], [first, second, third]);
+    // SAFETY: the caller's duty.
+    let total = unsafe { (*target.cast::<Appender>()).words_len() };
+    let start = (&raw mut staged).cast::<u8>().wrapping_add(HEADROOM);
+    let mut piece = Piece { start, len: total };
+    // SAFETY: the caller's duty; the piece names `total` of the bytes above, behind the headroom (PL-5).
+    unsafe { append::<C>(target, NonNull::from(&mut piece), 1, total) }
+}
+
+/// The channel of a target.
+///
+/// # Safety
+///
+/// As for [`append`].
+unsafe fn channel(target: &Target) -> &Channel {
+    // SAFETY: the caller's duty.
+    unsafe { &*target.channel().cast::<Channel>() }
 }
 
 /// Counts a firing that was not recorded, or not all of it.
@@ -230,10 +265,10 @@ unsafe fn append<C: Config, const CONTEXT: u8>(target: &Target, pieces: NonNull<
 ///
 /// As for [`append`].
 unsafe fn lose(target: &Target, loss: Loss) {
-    // SAFETY: the caller's duty.
-    let channel = unsafe { &*target.channel().cast::<Channel>() };
+    // SAFETY: the caller's duty; a target begins with its appender.
+    let (channel, appender) = unsafe { (channel(target), &*std::ptr::from_ref(target).cast::<Appender>()) };
     // A target of an earlier generation, or of the parent process, is off: what it does not record is no loss.
-    if target.generation != channel.core.generation() {
+    if appender.generation() != channel.core.generation() {
         return;
     }
     match loss {

@@ -70,36 +70,16 @@ impl Context {
         (self.0 & 7).count_ones() as usize * 4
     }
 
-    /// [`words`](Self::words) of no context.
-    pub(crate) const NO_WORDS: u8 = 0;
-    /// `words` of the thread ID alone.
-    pub(crate) const VTID_WORD: u8 = 1;
-    /// In place of any `words`.
-    pub(crate) const ANY_WORDS: u8 = u8::MAX;
-
-    /// Which fields each record carries.
-    pub(crate) fn words(self) -> u8 {
-        self.0 & 7
+    /// Whether an appender puts the fields in front of a payload by itself: none, or the thread's ID.
+    pub(crate) fn is_appenders(self) -> bool {
+        !self.contains(Context::VPID) && !self.contains(Context::CPU)
     }
 
-    /// Puts the fields in front of the payload. Returns the thread ID, and the bytes of the fields.
-    ///
-    /// `WORDS` is [`words`](Self::words) where that is known when compiling, else [`ANY_WORDS`](Self::ANY_WORDS).
-    #[inline(always)]
-    pub(crate) fn put<const WORDS: u8>(self, process: &Process, payload: &mut Finished<'_>) -> (u32, usize) {
-        let tid = process::thread_id();
-        match WORDS {
-            Self::NO_WORDS => payload.set_context([]),
-            Self::VTID_WORD => payload.set_context([tid]),
-            _ => return (tid, self.put_any(process, tid, payload)),
-        }
-        (tid, WORDS as usize * 4)
-    }
-
-    fn put_any(self, process: &Process, tid: u32, payload: &mut Finished<'_>) -> usize {
-        let pid = process.pid;
+    /// Puts the fields in front of a payload. Returns their bytes.
+    pub(crate) fn put(self, process: &Process, payload: &mut Finished<'_>) -> usize {
+        let (pid, tid) = (process.pid, process::thread_id());
         let cpu = trace_registry::sys::cpu_id;
-        match self.words() {
+        match self.0 & 7 {
             0 => payload.set_context([]),
             1 => payload.set_context([tid]),
             2 => payload.set_context([pid]),

@@ -128,24 +128,16 @@ pub(crate) fn session_name() -> String {
 ///
 /// # Signal safety
 ///
-/// Async-signal-safe; one system call in the thread's first event.
-#[inline(always)]
+/// Async-signal-safe; one system call at most in a thread's life.
 pub(crate) fn thread_id() -> u32 {
     let Some(thread) = trace_registry::sys::thread() else { return 0 };
-    // Relaxed: this thread's own words. The forked child of an event's thread records nothing, so the copy it has of the
+    // Relaxed: this thread's own word. The forked child of an event's thread records nothing, so the copy it has of the
     // parent's number is never used.
-    if thread.tid_generation.load(Ordering::Relaxed) != 0 {
-        return thread.tid.load(Ordering::Relaxed);
+    let mut tid = thread.tid.load(Ordering::Relaxed);
+    if tid == 0 {
+        tid = sys::gettid();
+        thread.tid.store(tid, Ordering::Relaxed);
     }
-    thread_id_slow(thread)
-}
-
-#[cold]
-#[inline(never)]
-fn thread_id_slow(thread: &trace_registry::sys::ThreadBlock) -> u32 {
-    let tid = sys::gettid();
-    thread.tid.store(tid, Ordering::Relaxed);
-    thread.tid_generation.store(1, Ordering::Relaxed);
     tid
 }
 
@@ -182,6 +174,6 @@ pub(crate) fn program() -> String {
 /// Returns an error unless the calling thread may wait for probes to end.
 pub(crate) fn may_wait(what: &'static str) -> Result<()> {
     let nested =
-        trace_registry::sys::thread().is_some_and(|t| t.nesting.load(Ordering::Relaxed) & !trace_registry::sys::UNTRACED != 0);
+        trace_registry::sys::thread().is_some_and(|t| t.nesting.load(Ordering::Relaxed) & trace_registry::sys::DEPTH != 0);
     if nested { Err(Error::from(Kind::InsideProbe(what))) } else { Ok(()) }
 }

@@ -228,7 +228,7 @@ impl Recording {
     /// Makes the target for a probe's events; `None`: it makes none, or they cannot be recorded here.
     pub(crate) fn target(&self, named: &NamedProbe) -> Option<Target> {
         match self.class_id(named) {
-            Ok(id) => id.map(|id| self.channel.target(id, self.generation())),
+            Ok(id) => id.map(|id| self.channel.target(id, self.generation(), named.probe.least)),
             Err(error) => {
                 if !error.is_class_too_large() {
                     self.warn(format!("{} is not recorded: {error}", named.name));

@@ -91,7 +91,7 @@ impl Session {
 
     /// Returns the form of the record headers: compact where at most 31 classes matched when the session was made.
     pub fn header(&self) -> HeaderKind {
-        self.recording.channel.header
+        self.recording.channel.header()
     }
 
     /// Returns what was recorded and lost so far.
@@ -157,7 +157,8 @@ impl<C: Event> Recorder<C> {
     /// Async-signal-safe and wait-free, if the event's fields are.
     #[inline]
     pub fn record<E: Event<Class = C>>(&self, event: E) {
-        let target = self.session.channel.target(self.event_id, self.session.generation()); // CH-1: `session` holds the channel
+        let least = C::SIZES.least;
+        let target = self.session.channel.target(self.event_id, self.session.generation(), least); // CH-1: `session` holds the channel
         if !tracepoint::within(|| target.record(&event)) {
             target.lose(trace_registry::probe::Loss::Nested);
         }

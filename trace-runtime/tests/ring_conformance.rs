@@ -286,7 +286,7 @@ fn disabled<C: Config>() {
         #[expect(unsafe_code, reason = "names an old generation")]
         // SAFETY: the channel's configuration is `C`; the piece names `bytes`.
         unsafe {
-            trace_runtime::ring_buffer::append::<C>(core, generation, 1, &pieces, 4, 0)
+            core.appender(generation, 1, false, 0).append::<C>(&pieces, 4)
         }
     };
     assert_eq!(append(generation), Outcome::Recorded);

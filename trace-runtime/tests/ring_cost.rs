@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 use trace_registry::field::Piece;
 use trace_runtime::clock::Clock;
-use trace_runtime::ring_buffer::{Channel, Config, Geometry, Outcome, append};
+use trace_runtime::ring_buffer::{Channel, Config, Geometry, Outcome};
 
 const REPETITIONS: usize = 200;
 const EVENTS: usize = 5_000;
@@ -34,14 +34,14 @@ fn append_cost<C: Config>(name: &str, lengths: &[usize]) -> f64 {
     let cpus: Vec<u32> = (0..geometry.buffers).collect();
     let channel = Channel::<C>::create(ring_support::file(), geometry, &cpus, Clock::process()).expect("a channel");
     channel.core().populate(geometry.sub_buffers);
-    let generation = channel.core().generation();
+    let appender = channel.core().appender(channel.core().generation(), 1, false, 0);
     let bytes = [0x5a_u8; 64];
     let pieces: Vec<Piece> = lengths.iter().map(|len| Piece { start: bytes.as_ptr(), len: *len }).collect();
     let total = lengths.iter().sum();
     let cost = cost(&format!("append {name}, {lengths:?} bytes"), || {
         for _ in 0..EVENTS {
             // SAFETY: `C` made the channel; the pieces name `bytes`, and `total` is their sum.
-            let outcome = unsafe { append::<C>(channel.core(), generation, 1, black_box(&pieces), total, 0) };
+            let outcome = unsafe { appender.append::<C>(black_box(&pieces), total) };
             assert_eq!(outcome, Outcome::Recorded);
         }
     });

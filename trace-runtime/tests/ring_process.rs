@@ -142,7 +142,7 @@ fn forked<C: trace_runtime::ring_buffer::Config>() {
     let channel = Channel::<C>::create(ring_support::file(), geometry(), &(0..cpus()).collect::<Vec<_>>(), Clock::process());
     let channel = channel.expect("a channel");
     assert_eq!(channel.record(1, &[&[1; 8]]), Outcome::Recorded);
-    let generation = channel.core().generation();
+    let appender = channel.core().appender(channel.core().generation(), 1, false, 0);
     // SAFETY: the child only appends, which is async-signal-safe, and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -152,9 +152,7 @@ fn forked<C: trace_runtime::ring_buffer::Config>() {
         for _ in 0..1000 {
             refused &= channel.record(1, &[&bytes]) == Outcome::Refused;
             // SAFETY: `C` made the channel.
-            refused &= unsafe {
-                trace_runtime::ring_buffer::append::<C>(channel.core(), generation, 1, &pieces, 8, 0) == Outcome::Refused
-            };
+            refused &= unsafe { appender.append::<C>(&pieces, 8) == Outcome::Refused };
             channel.core().count_loss(trace_registry::probe::Loss::Nested);
         }
         refused &= channel.core().bump_generation() == 0 && channel.core().generation() == 0;

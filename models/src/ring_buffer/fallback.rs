@@ -61,7 +61,7 @@ impl Memory {
         // SAFETY: there is no piece.
         #[expect(unsafe_code, reason = "the signature of the protocol")]
         unsafe {
-            ring.commit(position, EXTENT, Head { tid: id + 100, id, cpu: id + 200, ns }, &[])
+            ring.commit(position, EXTENT, Head { tid: id + 100, id, cpu: id + 200, ns }, [].iter())
         };
         Some(ns)
     }

@@ -16,7 +16,8 @@ mod value;
 
 pub use class::{Base, FieldClass, FieldDescriptor, Label, VariantOption};
 pub use enumeration::{enumeration, enumeration_sizes, write_enumeration};
-pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage};
+pub(crate) use payload::words;
+pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage, WORDS};
 pub use text::{DEBUG_LIMIT, Formatted};
 pub use value::{Step, Value};
 

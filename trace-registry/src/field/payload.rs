@@ -12,6 +12,7 @@
 //! - PL-5: A [`Finished`] names the pieces of an [`Encoded`] that is borrowed meanwhile, the first without context.
 
 use super::Sizes;
+use crate::event::Event;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -70,6 +71,37 @@ impl<const STAGED: usize, const PIECES: usize> Default for Storage<STAGED, PIECE
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Words of a payload that is passed in registers.
+pub const WORDS: usize = 3;
+
+/// Encodes an event of fixed size, of at most 8 × [`WORDS`] bytes and without pieces. `None`: it is not what its sizes say.
+#[inline(always)]
+pub(crate) fn words<E: Event>(event: &E) -> Option<[u64; WORDS]> {
+    let mut staged = [MaybeUninit::new(0); HEADROOM + 8 * WORDS];
+    let mut pieces = [MaybeUninit::uninit(); 1];
+    let mut payload = Payload {
+        staged: &mut staged,
+        pieces: &mut pieces,
+        used: HEADROOM,
+        run: HEADROOM,
+        count: 0,
+        total: 0,
+        left: 0,
+        redact: false,
+        overflow: false,
+        cut: false,
+        borrowed: PhantomData,
+    };
+    event.write(&mut payload);
+    let is_whole = !payload.overflow && payload.total == E::SIZES.least;
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(staged[HEADROOM..].chunks_exact(8)) {
+        // SAFETY: initialised above, and overwritten by initialised bytes only.
+        *word = u64::from_ne_bytes(core::array::from_fn(|i| unsafe { bytes[i].assume_init() }));
+    }
+    is_whole.then_some(words)
 }
 
 /// The payload of one record while its fields are written.
@@ -166,6 +198,12 @@ impl<'p> Payload<'p> {
     #[inline(always)]
     pub fn redacts(&self) -> bool {
         self.redact
+    }
+
+    /// Takes the payload out of its place, where one is to be put again.
+    #[inline(always)]
+    pub(super) fn moved(&mut self) -> Payload<'p> {
+        Payload { staged: core::mem::take(&mut self.staged), pieces: core::mem::take(&mut self.pieces), ..*self }
     }
 
     /// Notes that a value was cut to what fits.

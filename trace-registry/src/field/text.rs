@@ -25,26 +25,26 @@ pub(super) fn write_text<'p>(text: &'p [u8], payload: &mut Payload<'p>) {
             payload.set_cut();
         }
     } else {
-        write_cut(text, payload);
+        *payload = write_cut(text, payload.moved());
     }
 }
 
+/// Takes the payload and gives it back, so that it need not be in memory where no text is cut.
 #[cold]
 #[inline(never)]
-fn write_cut<'p>(text: &'p [u8], payload: &mut Payload<'p>) {
+fn write_cut<'p>(text: &'p [u8], mut payload: Payload<'p>) -> Payload<'p> {
     payload.set_cut();
     let room = payload.left().min(u16::MAX as usize);
     let mark = payload.mark();
     payload.stage([0; LENGTH]);
-    let Some(most) = room.checked_sub(ELLIPSIS.len()) else {
-        return;
-    };
-    let kept = char_boundary(text, most);
-    let Some(head) = text.get(..kept) else { return };
-    if payload.piece(head) {
-        let tail = if payload.piece(ELLIPSIS.as_bytes()) { ELLIPSIS.len() } else { 0 };
-        payload.patch(mark, ((kept + tail) as u16).to_ne_bytes());
+    let kept = room.checked_sub(ELLIPSIS.len()).map(|most| char_boundary(text, most));
+    if let Some(head) = kept.and_then(|kept| text.get(..kept)) {
+        if payload.piece(head) {
+            let tail = if payload.piece(ELLIPSIS.as_bytes()) { ELLIPSIS.len() } else { 0 };
+            payload.patch(mark, ((head.len() + tail) as u16).to_ne_bytes());
+        }
     }
+    payload
 }
 
 /// The last boundary of a character in `text` that is not after `most`.

@@ -15,8 +15,10 @@
 //! only, results come back in registers, nothing in a sequence pushes or calls.
 #![expect(unsafe_code, reason = "thread-local storage and restartable sequences need assembly")]
 
-use super::ThreadBlock;
-use crate::sync::{AtomicIsize, AtomicU64, Ordering::Relaxed};
+use super::{FRESH, ThreadBlock};
+use crate::read_side::{self, Header, PhaseCounters, Section, State};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::tracepoint::{self, Entered, Gate, MAX_NESTING};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -40,19 +42,19 @@ global_asm!(
     concat!(".type \"", block_symbol!(), "\", @object"),
     concat!(".size \"", block_symbol!(), "\", 64"),
     concat!("\"", block_symbol!(), "\":"),
-    ".zero 32",
+    ".long {fresh}",
+    ".zero 28",
     ".long 0, -1", // cpu_id_start, cpu_id: RSEQ_CPU_ID_UNINITIALIZED
     ".zero 24",
     ".popsection",
+    fresh = const FRESH,
 );
-
-static RSEQ_OFFSET: AtomicIsize = AtomicIsize::new(0);
 
 /// Returns the distance in bytes from the thread pointer to the rseq area that every thread uses; 0 before [`init`].
 #[inline(always)]
 pub fn rseq_offset() -> isize {
     // Relaxed: written once before the first list is published; the emitter's Acquire load of that list orders it.
-    RSEQ_OFFSET.load(Relaxed)
+    read_side::STATE.rseq_offset.load(Relaxed)
 }
 
 /// Distance from the thread pointer to the per-thread block: one constant for all threads, also in a shared object.
@@ -102,7 +104,7 @@ pub fn init() -> bool {
         Some(offset) if (unsafe { cpu_id_at(offset) }) as i32 >= 0 => offset,
         _ => own,
     };
-    RSEQ_OFFSET.store(offset, Relaxed);
+    read_side::STATE.rseq_offset.store(offset, Relaxed);
     cpu_id() as i32 >= 0 || (offset == own && register_thread())
 }
 
@@ -129,6 +131,24 @@ pub fn register_thread() -> bool {
     }
     block.rseq.registration.store(if result == 0 { 1 } else { 2 }, Relaxed);
     result == 0
+}
+
+/// Prepares a thread for its first event: asks for its ID, and registers its rseq area where the C library did not.
+///
+/// Two system calls at most, once in a thread's life; `errno` stays as it was.
+#[cold]
+pub fn prepare_thread(thread: &ThreadBlock) {
+    let tid: usize;
+    // SAFETY: gettid(2) takes no arguments and cannot fail.
+    unsafe {
+        asm!("syscall", inlateout("rax") libc::SYS_gettid as usize => tid, lateout("rcx") _, lateout("r11") _,
+             options(nostack, nomem));
+    }
+    thread.tid.store(tid as u32, Relaxed);
+    if (cpu_id() as i32) < 0 {
+        register_thread();
+    }
+    thread.nesting.fetch_and(!FRESH, Relaxed);
 }
 
 /// # Safety
@@ -265,6 +285,175 @@ pub unsafe fn count_on_cpu<const FIELD: usize>(offset: isize, base: *const Atomi
         );
     }
     ok != 0
+}
+
+macro_rules! symbol {
+    ($name:literal) => {
+        concat!("\"ringtrace_", $name, "_", env!("CARGO_PKG_VERSION"), "\"")
+    };
+}
+
+// The read side of an emitter, as two functions for all tracepoints: nesting, one restartable addition, and the list.
+//
+// rdi  gate; section    rsi  header    rdx  section    r8  distance of the rseq area
+// rax  CPU; the list    r10  scratch                   rcx distance of the thread block
+//
+// The CPU is read inside the sequence, which any migration aborts. Whatever the fast way does not do is left to `enter_slow` and
+// `leave_slow`, before anything was counted.
+macro_rules! count_in_sequence {
+    ($word:literal) => {
+        concat!(
+            "mov r8, qword ptr [rip + {state} + {rseq_offset}]\n",
+            ".pushsection __rseq_cs, \"aw\"\n",
+            ".balign 32\n",
+            "77:\n",
+            ".long 0, 0\n",
+            ".quad 22f, 55f - 22f, 44f\n",
+            ".popsection\n",
+            ".pushsection __rseq_cs_ptr_array, \"aw\"\n",
+            ".quad 77b\n",
+            ".popsection\n",
+            ".pushsection __rseq_exit_point_array, \"aw\"\n",
+            ".quad 22f, 44f\n",
+            ".popsection\n",
+            "lea r10, [rip + 77b]\n",
+            "mov qword ptr fs:[r8 + 8], r10\n",
+            "22:\n",
+            crate::mutated_asm!(unrestarted ["mov qword ptr fs:[r8 + 8], 0"] else []),
+            "mov eax, dword ptr fs:[r8 + 4]\n",
+            // Above: the thread is not registered, the counters are not installed, or this is a forked child (RS-4).
+            "cmp eax, dword ptr [rsi + {sequenced}]\n",
+            "jae 44f\n",
+            "shl rax, 6\n",
+            // The commit.
+            "inc qword ptr [",
+            $word,
+            " + rax]\n",
+            "55:\n",
+            crate::mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
+        )
+    };
+}
+
+global_asm!(
+    concat!(".pushsection \".text.", "ringtrace_read_side", "\",\"ax\",@progbits"),
+    ".balign 64",
+    concat!(".globl ", symbol!("enter")),
+    concat!(".hidden ", symbol!("enter")),
+    concat!(".type ", symbol!("enter"), ", @function"),
+    concat!(symbol!("enter"), ":"),
+    ".cfi_startproc",
+    concat!("mov rcx, qword ptr [rip + \"", block_symbol!(), "\"@GOTTPOFF]"),
+    // Also true for threads that are untraced or fresh.
+    "cmp dword ptr fs:[rcx], {max_nesting}",
+    "jae 45f",
+    crate::mutated_asm!(list_one_phase ["jmp 45f"] else []),
+    crate::mutated_asm!(list_mixed_words ["jmp 45f"] else []),
+    "mov rsi, qword ptr [rip + {state} + {header}]",
+    "mov rdx, qword ptr [rsi + {current}]",
+    count_in_sequence!("rdx"),
+    "inc dword ptr fs:[rcx]",
+    // RS-3: the list is loaded behind the addition; the writer's membarrier makes the CPU do so.
+    "mov rax, qword ptr [rdi]",
+    "test rax, rax",
+    "jz 46f",
+    "ret",
+    "45:",
+    "jmp {slow}",
+    // The gate was closed meanwhile: nothing was entered.
+    "46:",
+    "mov rdi, rdx",
+    "push rdx",
+    ".cfi_adjust_cfa_offset 8",
+    concat!("call ", symbol!("leave")),
+    "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
+    "xor eax, eax",
+    "ret",
+    ".cfi_endproc",
+    concat!(".size ", symbol!("enter"), ", . - ", symbol!("enter")),
+    ".popsection",
+    ".pushsection __rseq_failure, \"ax\"",
+    ".byte 0x0f, 0xb9, 0x3d", // ud1 signature(%rip), %edi (SYS-4)
+    ".long {signature}",
+    "44:",
+    crate::mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
+    "jmp {slow}",
+    ".popsection",
+    max_nesting = const MAX_NESTING,
+    state = sym read_side::STATE,
+    header = const offset_of!(State, header),
+    rseq_offset = const offset_of!(State, rseq_offset),
+    sequenced = const offset_of!(Header, sequenced),
+    current = const offset_of!(Header, current),
+    slow = sym tracepoint::enter_slow,
+    signature = const SIGNATURE,
+);
+
+global_asm!(
+    concat!(".pushsection \".text.", "ringtrace_read_side", "\",\"ax\",@progbits"),
+    ".balign 64",
+    concat!(".globl ", symbol!("leave")),
+    concat!(".hidden ", symbol!("leave")),
+    concat!(".type ", symbol!("leave"), ", @function"),
+    concat!(symbol!("leave"), ":"),
+    ".cfi_startproc",
+    concat!("mov rcx, qword ptr [rip + \"", block_symbol!(), "\"@GOTTPOFF]"),
+    crate::mutated_asm!(list_mixed_words ["jmp {slow}"] else []),
+    "mov rsi, qword ptr [rip + {state} + {header}]",
+    count_in_sequence!("rdi + {leave}"),
+    "dec dword ptr fs:[rcx]",
+    "ret",
+    ".cfi_endproc",
+    concat!(".size ", symbol!("leave"), ", . - ", symbol!("leave")),
+    ".popsection",
+    ".pushsection __rseq_failure, \"ax\"",
+    ".byte 0x0f, 0xb9, 0x3d", // ud1 signature(%rip), %edi (SYS-4)
+    ".long {signature}",
+    "44:",
+    crate::mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
+    "jmp {slow}",
+    ".popsection",
+    state = sym read_side::STATE,
+    header = const offset_of!(State, header),
+    rseq_offset = const offset_of!(State, rseq_offset),
+    sequenced = const offset_of!(Header, sequenced),
+    leave = const offset_of!(PhaseCounters, leave),
+    slow = sym tracepoint::leave_slow,
+    signature = const SIGNATURE,
+);
+
+const _: () = assert!(offset_of!(PhaseCounters, enter) == 0);
+
+/// Enters the read-side critical section of an emitter.
+///
+/// # Signal safety
+///
+/// As for [`emit`](tracepoint::emit).
+#[inline(always)]
+pub fn enter(gate: &Gate) -> Entered {
+    #[expect(improper_ctypes, reason = "the assembly takes an address and gives one back")]
+    unsafe extern "C" {
+        #[link_name = concat!("ringtrace_enter_", env!("CARGO_PKG_VERSION"))]
+        fn enter(gate: &Gate) -> Entered;
+    }
+    // SAFETY: SYS-1 to SYS-4. The sequence adds to a word that RS-1 gives to sequences of this CPU.
+    unsafe { enter(gate) }
+}
+
+/// Leaves the section that [`enter`] entered.
+///
+/// # Safety
+///
+/// `section` is of this thread, and is left once.
+#[inline(always)]
+pub unsafe fn leave(section: Section) {
+    unsafe extern "C" {
+        #[link_name = concat!("ringtrace_leave_", env!("CARGO_PKG_VERSION"))]
+        fn leave(section: Section);
+    }
+    // SAFETY: as above; the caller's duty.
+    unsafe { leave(section) };
 }
 
 #[cfg(test)]

@@ -23,20 +23,22 @@ pub use portable::*;
 
 /// Bit of [`ThreadBlock::nesting`] that marks a thread whose tracepoints are never traced: the tracer's own.
 pub const UNTRACED: u32 = 1 << 31;
+/// Bit of [`ThreadBlock::nesting`] that marks a thread before its first event, which has yet to [prepare](prepare_thread) it.
+pub const FRESH: u32 = 1 << 30;
+/// The bits of [`ThreadBlock::nesting`] that count.
+pub const DEPTH: u32 = !(UNTRACED | FRESH);
 
 /// What the tracer keeps for each thread: 64 bytes, no destructor, no lazy initialisation.
 ///
 /// Fields are atomics because a signal handler of the same thread may nest at any instruction; no other thread reads them.
 #[repr(C, align(64))]
 pub struct ThreadBlock {
-    /// Number of emitters this thread is inside of, and [`UNTRACED`].
+    /// Number of emitters this thread is inside of, [`UNTRACED`] and [`FRESH`].
     pub nesting: AtomicU32,
-    /// Thread ID as the kernel knows it; valid while `tid_generation` is the process's.
+    /// Thread ID as the kernel knows it; 0: not asked for yet.
     pub tid: AtomicU32,
-    /// Generation of the process image for which `tid` was taken; 0: never.
-    pub tid_generation: AtomicU64,
     /// Room for later per-thread state.
-    reserved: [AtomicU64; 2],
+    reserved: [AtomicU64; 3],
     /// rseq area of our own, where the C library registered none.
     pub(crate) rseq: RseqArea,
 }
@@ -60,7 +62,6 @@ pub struct RseqArea {
 
 static_assertions::const_assert_eq!(core::mem::size_of::<ThreadBlock>(), 64);
 static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, tid), 4);
-static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, tid_generation), 8);
 static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, rseq), 32);
 static_assertions::const_assert_eq!(core::mem::offset_of!(RseqArea, cpu_id), 4);
 static_assertions::const_assert_eq!(core::mem::offset_of!(RseqArea, rseq_cs), 8);

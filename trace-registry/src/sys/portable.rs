@@ -2,7 +2,9 @@
 #![cfg_attr(feature = "std", expect(unsafe_code, reason = "hands out the thread's block by address"))]
 
 use super::ThreadBlock;
+use crate::read_side::Section;
 use crate::sync::AtomicU64;
+use crate::tracepoint::{self, Entered, Gate};
 
 /// Returns false: sequences are not available here.
 pub fn init() -> bool {
@@ -12,6 +14,28 @@ pub fn init() -> bool {
 /// Returns false: there is nothing to register.
 pub fn register_thread() -> bool {
     false
+}
+
+/// Prepares a thread for its first event.
+pub fn prepare_thread(thread: &ThreadBlock) {
+    thread.nesting.fetch_and(!super::FRESH, crate::sync::Ordering::Relaxed);
+}
+
+/// Enters the read-side critical section of an emitter.
+#[inline(always)]
+pub fn enter(gate: &Gate) -> Entered {
+    tracepoint::enter_slow(gate)
+}
+
+/// Leaves the section that [`enter`] entered.
+///
+/// # Safety
+///
+/// `section` is of this thread, and is left once.
+#[inline(always)]
+pub unsafe fn leave(section: Section) {
+    // SAFETY: the caller's duty.
+    unsafe { tracepoint::leave_slow(section) };
 }
 
 /// Returns this thread's block, or `None` where no standard library gives thread-local storage.
@@ -24,10 +48,9 @@ pub fn thread() -> Option<&'static ThreadBlock> {
         std::thread_local! {
             static BLOCK: ThreadBlock = const {
                 ThreadBlock {
-                    nesting: AtomicU32::new(0),
+                    nesting: AtomicU32::new(super::FRESH),
                     tid: AtomicU32::new(0),
-                    tid_generation: AtomicU64::new(0),
-                    reserved: [const { AtomicU64::new(0) }; 2],
+                    reserved: [const { AtomicU64::new(0) }; 3],
                     rseq: RseqArea {
                         cpu_id_start: AtomicU32::new(0),
                         cpu_id: AtomicU32::new(u32::MAX),

@@ -94,7 +94,7 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         }
         .to_owned(),
         context: session.channel.context.names().map(str::to_owned).collect(),
-        header: match session.channel.header {
+        header: match session.channel.header() {
             HeaderKind::Compact => "compact",
             HeaderKind::Large => "large",
         }

@@ -10,12 +10,13 @@ use crate::clock::Clock;
 use crate::consumer;
 use crate::error::Result;
 use crate::rule::Rule;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 use trace_control::protocol::{Hit, Hits};
 use trace_registry::field::Piece;
-use trace_registry::probe::{Loss, Target};
+use trace_registry::probe::{Functions, Loss, Target};
 use trace_registry::sync::{AtomicU64, Ordering};
 
 /// Counts events, and when the last one came.
@@ -31,8 +32,9 @@ const LIMIT: u32 = 4 << 10;
 impl Counter {
     /// Returns a target that counts.
     pub(crate) fn target(self: &Arc<Counter>) -> Target {
-        // SAFETY: `count` and `ignore` may be called from any thread and signal handler; HI-1.
-        unsafe { Target::new(count, ignore, Arc::as_ptr(self).cast(), 0, LIMIT, true, 0) }
+        let functions = Functions { words: count_words, pieces: count_pieces, lose: ignore };
+        // SAFETY: the functions may be called from any thread and signal handler; HI-1.
+        unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], Arc::as_ptr(self).cast(), LIMIT, true) }
     }
 }
 
@@ -43,13 +45,29 @@ impl Counter {
 /// # Signal safety
 ///
 /// Async-signal-safe and wait-free.
-unsafe fn count(target: &Target, _: NonNull<Piece>, _: usize, _: usize) -> u8 {
+unsafe fn count(target: *const Target) -> u8 {
     // SAFETY: the caller's duty.
-    let counter = unsafe { &*target.channel().cast::<Counter>() };
+    let counter = unsafe { &*(*target).channel().cast::<Counter>() };
     // Relaxed: two figures for people.
     counter.count.fetch_add(1, Ordering::Relaxed);
     counter.last_ns.store(Clock::process().now_ns(), Ordering::Relaxed);
     0
+}
+
+/// # Safety
+///
+/// As for [`count`].
+unsafe extern "C" fn count_words(target: *const Target, _: u64, _: u64, _: u64) -> u8 {
+    // SAFETY: the caller's duty.
+    unsafe { count(target) }
+}
+
+/// # Safety
+///
+/// As for [`count`].
+unsafe extern "C" fn count_pieces(target: *const Target, _: NonNull<Piece>, _: usize, _: usize) -> u8 {
+    // SAFETY: the caller's duty.
+    unsafe { count(target) }
 }
 
 /// # Safety

@@ -5,7 +5,7 @@ use super::core::{Buffer, Core};
 use super::layout::{COUNTERS, OPENING};
 use super::losses::{self, Counter};
 use super::position::CommitWord;
-use super::sequence::{self, Hot, Store, Switch};
+use super::sequence::{self, AppendPieces, AppendWords, Appender, Store, Switch};
 use super::{ClockKind, Config, Mode};
 use trace_registry::field::Piece;
 use trace_registry::sync::{AtomicU64, Ordering};
@@ -33,76 +33,138 @@ const ATTEMPTS: u32 = 8;
 /// How often the loop turns, changes of sub-buffer included.
 const TURNS: u32 = 64;
 
-/// Appends the record of one event to the channel's buffer of this CPU.
-///
-/// `id` is its event ID, `pieces` its context and payload, of `total` bytes; `tid` goes into the header where the record takes
-/// the fallback region.
-///
-/// # Safety
-///
-/// `C` is the configuration that `core` was created with, and `core` is not dropped before this returns. Each piece names bytes
-/// that may be read, and their lengths add up to `total`.
-///
-/// # Signal safety
-///
-/// Async-signal-safe, and safe inside allocators and at any point of a thread's life, in handlers that interrupt another append
-/// included. Wait-free up to eight aborted sequences; then lock-free. No allocation, no lock, no panic. One system call at most in a
-/// thread's life, where the C library registered no rseq area. Not in a child of `vfork` or `clone(CLONE_VM)`.
-#[inline(always)]
-pub unsafe fn append<C: Config>(core: &Core, generation: u64, id: u32, pieces: &[Piece], total: usize, tid: u32) -> Outcome {
-    let ids = u64::from(id) | u64::from(tid) << 32;
-    // SAFETY: RB-1: the caller's duty; the length is checked there (RB-4).
-    unsafe { sequence::append::<C>(core.hot(), generation, ids, pieces, total, || core.clock().os_ns()) }
+impl Outcome {
+    fn of(code: u8) -> Outcome {
+        [Outcome::Recorded, Outcome::Full, Outcome::TooLarge, Outcome::NoBuffer]
+            .get(usize::from(code))
+            .copied()
+            .unwrap_or(Outcome::Refused)
+    }
+}
+
+impl Appender {
+    /// Appends the record of one event to the channel's buffer of this CPU.
+    ///
+    /// `pieces`, of `total` bytes, are its payload, and the context that the appender does not put in front of it by itself.
+    ///
+    /// # Safety
+    ///
+    /// `C` is the configuration that the appender's core was created with, and the core is not dropped before this returns. Each
+    /// piece names bytes that may be read, and their lengths add up to `total`. Where records carry the thread's ID, this thread
+    /// [is prepared](trace_registry::sys::prepare_thread).
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe, and safe inside allocators and at any point of a thread's life, in handlers that interrupt another
+    /// append included. Wait-free up to eight aborted sequences; then lock-free. No allocation, no lock, no panic. Two system
+    /// calls at most, in a thread's first event. Not in a child of `vfork` or `clone(CLONE_VM)`.
+    #[inline(always)]
+    pub unsafe fn append<C: Config>(&self, pieces: &[Piece], total: usize) -> Outcome {
+        // SAFETY: RB-1: the caller's duty; the length is checked there (RB-4).
+        Outcome::of(unsafe { sequence::append::<C>(self, pieces, total, || self.core().clock().os_ns()) })
+    }
+
+    /// Appends the record of one event whose payload is given in words, in the order of memory: as many bytes as the appender
+    /// was made for, at most 24.
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append).
+    ///
+    /// # Signal safety
+    ///
+    /// As for [`append`](Self::append).
+    #[inline(always)]
+    pub unsafe fn append_words<C: Config>(&self, words: [u64; 3]) -> Outcome {
+        let len = self.words_len().min(size_of_val(&words));
+        let [first, second, third] = words;
+        match sequence::direct_words::<C>(len).filter(|_| self.id <= C::HEADER.largest_short_id()) {
+            // SAFETY: the caller's duty.
+            Some(append) => Outcome::of(unsafe { append(self, first, second, third) }),
+            // SAFETY: the caller's duty; the piece names the words.
+            None => unsafe { self.append::<C>(&[Piece { start: words.as_ptr().cast(), len }], len) },
+        }
+    }
+
+    /// Returns the generation for which it was made.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Bytes of a payload that is given in words.
+    pub(crate) fn words_len(&self) -> usize {
+        (self.advance - super::position::CommitWord::ONE_RECORD) as usize - self.prefix as usize
+    }
+
+    /// The core.
+    pub(super) fn core(&self) -> &Core {
+        // SAFETY: RB-1: whoever appends keeps the core; the table has at least one entry.
+        unsafe { &*(*self.table).core.load(Ordering::Relaxed).cast::<Core>() }
+    }
+}
+
+/// The functions that append by the address of an [`Appender`].
+#[derive(Clone, Copy)]
+pub(crate) struct Direct {
+    /// For payloads of the number of bytes that it was asked for, in words.
+    pub(crate) words: Option<AppendWords>,
+    /// For all payloads, in pieces.
+    pub(crate) pieces: Option<AppendPieces>,
+}
+
+impl Direct {
+    /// Returns those of a configuration; `None` where there is no such function, and [`Appender::append`] serves.
+    pub(crate) fn of<C: Config>(bytes: usize) -> Direct {
+        Direct { words: sequence::direct_words::<C>(bytes), pieces: sequence::direct_pieces::<C>() }
+    }
 }
 
 /// Everything that the fast path does not do, with its arguments.
 ///
 /// # Safety
 ///
-/// As for [`append`]; `hot` is the address of a core, and `start..end` the pieces.
+/// As for [`Appender::append`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe extern "C" fn append_slow<C: Config>(
-    hot: *const Hot,
-    generation: u64,
-    ids: u64,
-    start: *const Piece,
-    end: *const Piece,
+    appender: *const Appender,
+    pieces: *const Piece,
+    count: usize,
     total: usize,
-) -> Outcome {
-    // SAFETY: RB-1: the caller's duty. `hot` was made from a reference to the core.
-    let core = unsafe { &*hot.cast::<Core>() };
-    // SAFETY: both are ends of one slice.
-    let pieces = unsafe { core::slice::from_raw_parts(start, end.offset_from(start) as usize) };
-    if core.generation() != generation || generation == 0 {
-        return Outcome::Refused;
+) -> u8 {
+    // SAFETY: the caller's duty.
+    let (appender, pieces) = unsafe { (&*appender, core::slice::from_raw_parts(pieces, count)) };
+    let core = appender.core();
+    let generation = appender.generation;
+    if core.generation() != generation {
+        return Outcome::Refused as u8;
     }
     if total as u64 > core.limit() {
         core.count_loss(trace_registry::probe::Loss::TooLarge);
-        return Outcome::TooLarge;
+        return Outcome::TooLarge as u8;
     }
     let is_sequenced = super::core::is_registered::<C>() || trace_registry::sys::register_thread();
     if is_sequenced {
         // SAFETY: the caller's duty.
-        match unsafe { append_sequenced::<C>(core, generation, ids, pieces, total) } {
-            Attempt::Done(outcome) => return outcome,
+        match unsafe { append_sequenced::<C>(appender, pieces, total) } {
+            Attempt::Done(outcome) => return outcome as u8,
             Attempt::Diverted => {}
         }
     }
     if core.generation() != generation {
-        return Outcome::Refused;
+        return Outcome::Refused as u8;
     }
     // SAFETY: the caller's duty.
-    let outcome = unsafe { super::fallback::append::<C>(core, ids as u32, pieces, total, (ids >> 32) as u32) };
+    let outcome = unsafe { super::fallback::append::<C>(core, appender.id, appender.tid != 0, pieces, total) };
     if outcome == Outcome::Recorded && is_sequenced {
         core.outside().count(Counter::Diverted);
     }
-    outcome
+    outcome as u8
 }
 
 /// Where a short form goes that the slow path tries, when it declines: straight back.
-unsafe extern "C" fn declined(_: *const Hot, _: u64, _: u64, _: *const Piece, _: *const Piece, _: usize) -> Outcome {
-    Outcome::Refused
+unsafe extern "C" fn declined(_: *const Appender, _: *const Piece, _: usize, _: usize) -> u8 {
+    Outcome::Refused as u8
 }
 
 enum Attempt {
@@ -113,11 +175,13 @@ enum Attempt {
 
 /// # Safety
 ///
-/// As for [`append`]; `total` is at most the limit.
-unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, ids: u64, pieces: &[Piece], total: usize) -> Attempt {
-    let id = ids as u32;
+/// As for [`Appender::append`]; `total` is at most the limit.
+unsafe fn append_sequenced<C: Config>(appender: &Appender, pieces: &[Piece], total: usize) -> Attempt {
+    let (core, id, generation) = (appender.core(), appender.id, appender.generation);
+    let prefix = |extended| appender.prefix + (C::HEADER.len(extended) - C::HEADER.len(false)) as u32;
+    let with = |extended| Appender { prefix: prefix(extended), slow: declined, ..*appender };
+    let len = |extended| u64::from(prefix(extended)) + total as u64;
     let shape = core.shape();
-    let len = |extended| (C::HEADER.len(extended) + total) as u64;
     let mut failures = 0;
     for _ in 0..TURNS {
         if failures >= ATTEMPTS {
@@ -146,7 +210,7 @@ unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, ids: u64, pi
                 close::<C>(core, generation, index, buffer, word)
             } else if extended {
                 // SAFETY: RB-1, RB-4: the caller's duty.
-                let recorded = unsafe { sequence::append_extended::<C>(core.hot(), generation, ids, pieces, total, || now) };
+                let recorded = unsafe { sequence::append_extended::<C>(&with(true), pieces, total, || now) };
                 if let Some(unclamped) = recorded {
                     // Signed: CL-5.
                     if (unclamped as i64) < last as i64 {
@@ -158,11 +222,10 @@ unsafe fn append_sequenced<C: Config>(core: &Core, generation: u64, ids: u64, pi
             } else {
                 // The short form declined, and now fits: it was aborted, or another took the position.
                 buffer.control.count(Counter::Restarted);
-                let hot = core.hot_with(declined);
-                // SAFETY: RB-1, RB-4: the caller's duty. `hot` is a copy, which only the sequence and `declined` get.
-                let outcome = unsafe { sequence::append::<C>(&raw const hot, generation, ids, pieces, total, || now) };
-                if outcome == Outcome::Recorded {
-                    return Attempt::Done(outcome);
+                // SAFETY: RB-1, RB-4: the caller's duty.
+                let outcome = unsafe { sequence::append::<C>(&with(false), pieces, total, || now) };
+                if outcome == Outcome::Recorded as u8 {
+                    return Attempt::Done(Outcome::Recorded);
                 }
                 false
             }
@@ -208,7 +271,7 @@ fn close<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>
         stores: &stores[..if is_mutated!(descriptor_after_commit) { 0 } else { stores.len() }],
     };
     // SAFETY: RB-1: the buffer is the core's. RB-6: readers look at these fields only when the position is beyond.
-    let closed = unsafe { sequence::switch::<C>(core.hot_ref(), generation, index, &switch, stamp::<C>(core)) };
+    let closed = unsafe { sequence::switch::<C>(core.per_cpu(), generation, index, &switch, stamp::<C>(core)) };
     if is_mutated!(descriptor_after_commit) && closed {
         mutation::widen(100);
         // SAFETY: none: it is broken on purpose.
@@ -255,7 +318,7 @@ fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>,
     };
     // SAFETY: RB-1: the buffer is the core's. RB-6: the position is at the boundary, so neither the descriptor nor the bytes of
     // the sub-buffer that lay here are readable any more.
-    Some(unsafe { sequence::switch::<C>(core.hot_ref(), generation, index, &switch, stamp::<C>(core)) })
+    Some(unsafe { sequence::switch::<C>(core.per_cpu(), generation, index, &switch, stamp::<C>(core)) })
 }
 
 fn store(place: &AtomicU64, value: u64) -> Store {

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use trace_registry::field::Piece;
 
 /// Most pieces of a record of [`Channel::record`].
@@ -47,7 +48,7 @@ pub const MOST_PIECES: usize = 24;
 /// # }
 /// ```
 pub struct Channel<C: Config> {
-    core: Core,
+    core: Arc<Core>,
     file: File,
     config: PhantomData<C>,
 }
@@ -76,11 +77,9 @@ impl<C: Config> Channel<C> {
 
     /// Records one event, whose payload is the concatenation of at most [`MOST_PIECES`] pieces.
     ///
-    /// In the fallback region its record has the thread ID 0.
-    ///
     /// # Signal safety
     ///
-    /// As for [`append`](fn@super::append).
+    /// As for [`Appender::append`](super::Appender::append).
     pub fn record(&self, id: u32, payload: &[&[u8]]) -> Outcome {
         let mut pieces = [Piece { start: core::ptr::null(), len: 0 }; MOST_PIECES];
         let Some(pieces) = pieces.get_mut(..payload.len()) else {
@@ -93,7 +92,7 @@ impl<C: Config> Channel<C> {
             total = total.saturating_add(bytes.len());
         }
         // SAFETY: the core was created with `C`, lives as long as `self`, and the pieces are slices whose lengths were added.
-        unsafe { super::append::<C>(&self.core, self.core.generation(), id, pieces, total, 0) }
+        unsafe { self.core.appender(self.core.generation(), id, false, 0).append::<C>(pieces, total) }
     }
 
     /// Returns a reader. `None`: the channel has one that consumes, and this one is to consume too.

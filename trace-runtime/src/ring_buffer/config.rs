@@ -4,7 +4,7 @@ use std::io;
 
 /// The compile-time configuration of a channel's ring buffers.
 ///
-/// Its constants are inlined into the instances of [`append`](fn@super::append): a configuration costs no branch in the event.
+/// Its constants are inlined into the instances of [`Appender::append`](super::Appender::append): a configuration costs no branch in the event.
 pub trait Config: Send + Sync + 'static {
     /// What happens when the ring is full.
     const MODE: Mode;

@@ -4,8 +4,8 @@
 use super::layout::{self, CALLER_WORDS, ConsumedPage, Control, Descriptor, Layout, SUPERBLOCK, Settings, Superblock};
 use super::losses::{Counter, Losses};
 use super::position::{CommitWord, Shape};
-use super::sequence::{self, Hot, Slow};
-use super::{Config, Geometry, LONGEST_HEADER, Mode};
+use super::sequence::{self, AppendPieces, Appender, PerCpu};
+use super::{Config, Geometry, HeaderKind, LONGEST_HEADER, Mode};
 use crate::clock::Clock;
 use crate::sys::memory::{Mapping, WipedWord, Words};
 use core::mem::size_of;
@@ -29,18 +29,17 @@ const FEWEST_ENTRIES: usize = 64;
 /// A CPU number beyond this gets no buffer.
 const MOST_ENTRIES: usize = 1 << 16;
 
-/// The ring buffers of one channel, as [`append`](fn@super::append) uses them.
+/// The ring buffers of one channel, as [`Appender`]s use them.
 ///
 /// It is not generic: the configuration that it was [created](Core::create) with must be named again at each append.
-#[repr(C)]
 pub struct Core {
-    /// First: the sequences and the slow path reach the core by its address (RB-1).
-    hot: Hot,
     mapping: Arc<Mapping>,
     layout: Layout,
     settings: Settings,
     shape: Shape,
-    table: Box<[AtomicPtr<u8>]>,
+    table: Box<[PerCpu]>,
+    header: HeaderKind,
+    slow: AppendPieces,
     /// Buffers that serve a CPU.
     served: AtomicU32,
     generation: WipedWord,
@@ -50,8 +49,8 @@ pub struct Core {
     pub(super) is_consumed: Arc<AtomicBool>,
 }
 
-// SAFETY: RB-8: the addresses in `hot` and `table` are those of `generation`, `clock`, `table` and `mapping`, which live as
-// long as the core and are used through atomics and sequences.
+// SAFETY: RB-8: the addresses in `table` are those of `generation`, `clock` and `mapping`, which live as long
+// as the core and are used through atomics and sequences.
 unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
@@ -92,7 +91,7 @@ impl Core {
     ///
     /// A geometry that does not [check](Geometry::check), more CPUs than buffers, a counter clock where there is none, or
     /// concurrency IDs where the kernel has none (`Unsupported`); no room in the file system; no memory.
-    pub fn create<C: Config>(file: &File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Core> {
+    pub fn create<C: Config>(file: &File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Arc<Core>> {
         geometry.check()?;
         if cpus.len() > geometry.buffers as usize {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more CPUs than ring buffers"));
@@ -111,35 +110,38 @@ impl Core {
         let settings = Settings::of::<C>();
         write_superblock(&mapping, &layout, settings, key)?;
         let entries = cpus.iter().map(|cpu| *cpu as usize + 1).max().unwrap_or(0).max(configured_cpus()).max(FEWEST_ENTRIES);
-        let table: Box<[AtomicPtr<u8>]> = (0..entries.min(MOST_ENTRIES)).map(|_| AtomicPtr::new(no_buffer())).collect();
         let generation = WipedWord::new(1)?;
         let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
-        let hot = Hot {
-            table: table.as_ptr(),
-            entries: table.len() as u64,
+        let per_cpu = |_| PerCpu {
+            control: AtomicPtr::new(no_buffer()),
+            ring: AtomicPtr::new(no_buffer()),
             generation: generation.as_ptr(),
             clock: clock.current(),
             sub_buffer_mask: shape.sub_buffer() - 1,
             ring_mask: shape.ring() - 1,
-            data: layout.data,
             limit: (geometry.largest_record() - LONGEST_HEADER) as u64,
-            rseq_offset: sequence::rseq_offset(),
-            one_record: CommitWord::ONE_RECORD,
-            slow: super::append::append_slow::<C>,
+            core: AtomicPtr::default(),
         };
+        let table = (0..entries.min(MOST_ENTRIES)).map(per_cpu).collect();
         let core = Core {
-            hot,
             mapping,
             layout,
             settings,
             shape,
             table,
+            header: C::HEADER,
+            slow: super::append::append_slow::<C>,
             served: AtomicU32::new(0),
             generation,
             clock,
             key,
             is_consumed: Arc::default(),
         };
+        let core = Arc::new(core);
+        for entry in &core.table {
+            // Relaxed: nobody appends yet.
+            entry.core.store(Arc::as_ptr(&core).cast_mut().cast(), Ordering::Relaxed);
+        }
         for cpu in cpus {
             if !core.add_cpu(*cpu) {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("CPU {cpu} is named twice, or too large")));
@@ -155,7 +157,7 @@ impl Core {
         let Some(entry) = self.table.get(cpu as usize) else { return false };
         // Relaxed: there is one caller at a time.
         let index = self.served.load(Ordering::Relaxed);
-        if index >= self.layout.geometry.buffers || entry.load(Ordering::Relaxed) != no_buffer() {
+        if index >= self.layout.geometry.buffers || entry.control.load(Ordering::Relaxed) != no_buffer() {
             return false;
         }
         let at = self.layout.buffer(index);
@@ -163,8 +165,11 @@ impl Core {
         control.serves.store(u64::from(cpu) + 1, Ordering::Relaxed);
         self.mapping.populate(at, Layout::DESCRIPTORS as usize);
         self.served.store(index + 1, Ordering::Relaxed);
-        // Release: orders the stores above. Pairs with the sequences' loads of the entry, which their accesses depend on.
-        entry.store(std::ptr::from_ref(control).cast_mut().cast(), Ordering::Release);
+        let base: *mut u8 = std::ptr::from_ref(control).cast_mut().cast();
+        entry.ring.store(base.wrapping_add(self.layout.data as usize), Ordering::Relaxed);
+        // Release: orders the stores above. Pairs with the sequences' loads of the entry: the control page first, which their
+        // accesses depend on, then the ring.
+        entry.control.store(base, Ordering::Release);
         true
     }
 
@@ -187,6 +192,30 @@ impl Core {
     pub fn generation(&self) -> u64 {
         // Relaxed: a hint here; the sequences compare it again.
         self.generation.load()
+    }
+
+    /// Makes what appends the records of one event class while the channel has `generation`.
+    ///
+    /// With `thread_id`, each record carries the ID of its thread (4 bytes) in front of its payload. `bytes` is the size of
+    /// payloads that are given in words.
+    pub fn appender(&self, generation: u64, id: u32, thread_id: bool, bytes: usize) -> Appender {
+        let tid = if thread_id { sequence::tid_offset() } else { 0 };
+        let prefix = self.header.len(false) + if tid == 0 { 0 } else { 4 };
+        // Words are stored whole, and the thread's ID even where the payload goes over it.
+        let reach = prefix + bytes.next_multiple_of(8).max(8) + 1;
+        Appender {
+            table: self.table.as_ptr(),
+            entries: u32::try_from(self.table.len()).unwrap_or(0),
+            id,
+            rseq_offset: sequence::rseq_offset(),
+            // RB-9: never 0, which is what a forked child would compare it with.
+            generation: if generation == 0 { u64::MAX } else { generation },
+            reach: reach as u64,
+            advance: CommitWord::ONE_RECORD + (prefix + bytes) as u64,
+            tid,
+            prefix: prefix as u32,
+            slow: self.slow,
+        }
     }
 
     /// Disables the channel for all that hold the present generation. Returns the new one.
@@ -267,25 +296,14 @@ impl Core {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// The core by the address that sequences take, and the slow path gets back.
-    #[inline(always)]
-    pub(super) fn hot(&self) -> *const Hot {
-        std::ptr::from_ref(self).cast()
+    /// What the cold sequences read that is the same for all CPUs.
+    pub(super) fn per_cpu(&self) -> &PerCpu {
+        &self.table[0]
     }
 
-    /// A copy of what sequences read, with another place to go when they decline.
-    pub(super) fn hot_with(&self, slow: Slow) -> Hot {
-        Hot { slow, ..self.hot }
-    }
-
-    /// What sequences read.
-    pub(super) fn hot_ref(&self) -> &Hot {
-        &self.hot
-    }
-
-    /// Most bytes of context and payload in a record.
+    /// Most bytes of payload in a record, and of context that is not an appender's.
     pub(super) fn limit(&self) -> u64 {
-        self.hot.limit
+        self.per_cpu().limit
     }
 
     #[inline(always)]
@@ -310,7 +328,7 @@ impl Core {
     /// The buffer of `index` (CPU or concurrency ID).
     pub(super) fn buffer_at(&self, index: u32) -> Option<Buffer<'_>> {
         // Acquire: pairs with the Release store in `add_cpu`.
-        let control = self.table.get(index as usize)?.load(Ordering::Acquire);
+        let control = self.table.get(index as usize)?.control.load(Ordering::Acquire);
         if control == no_buffer() {
             return None;
         }
@@ -344,8 +362,6 @@ impl std::fmt::Debug for Core {
             .finish_non_exhaustive()
     }
 }
-
-const _: () = assert!(core::mem::offset_of!(Core, hot) == 0);
 
 /// The buffer of CPUs that have none: at a boundary for ever, so that every sequence declines before it writes (RB-5).
 fn no_buffer() -> *mut u8 {
@@ -413,7 +429,7 @@ impl<'c> Buffer<'c> {
     /// Address of the data at `offset` in the ring.
     pub(super) fn data(&self, offset: u64) -> *mut u8 {
         // SAFETY: RB-8: masked with the private geometry.
-        unsafe { self.base.add((self.core.layout.data + (offset & self.core.hot.ring_mask)) as usize) }
+        unsafe { self.base.add((self.core.layout.data + (offset & self.core.per_cpu().ring_mask)) as usize) }
     }
 }
 

@@ -55,13 +55,16 @@ fn ring<'m>(memory: &Memory<'m>) -> Option<Ring<'m>> {
 ///
 /// Async-signal-safe and lock-free.
 #[cold]
-pub(super) unsafe fn append<C: Config>(core: &Core, id: u32, pieces: &[Piece], total: usize, tid: u32) -> Outcome {
+pub(super) unsafe fn append<C: Config>(core: &Core, id: u32, tid_in_front: bool, pieces: &[Piece], total: usize) -> Outcome {
     let Some(ring) = ring(&core.memory()) else {
         core.outside().count(Counter::NoBuffer);
         return Outcome::NoBuffer;
     };
     let control = core.outside();
-    let len = (FALLBACK_HEADER + total) as u64;
+    let tid = crate::process::thread_id();
+    let bytes = tid.to_ne_bytes();
+    let front: &[Piece] = if tid_in_front { &[Piece { start: bytes.as_ptr(), len: bytes.len() }] } else { &[] };
+    let len = (FALLBACK_HEADER + front.iter().map(|p| p.len).sum::<usize>() + total) as u64;
     let extent = len.next_multiple_of(8);
     if extent > ring.size() / 4 {
         control.count(Counter::TooLarge);
@@ -78,7 +81,7 @@ pub(super) unsafe fn append<C: Config>(core: &Core, id: u32, pieces: &[Piece], t
     };
     let head = Head { tid, id, cpu: trace_registry::sys::cpu_id(), ns };
     // SAFETY: the caller's duty.
-    unsafe { ring.commit(position, len, head, pieces) };
+    unsafe { ring.commit(position, len, head, front.iter().chain(pieces)) };
     Outcome::Recorded
 }
 

@@ -1,6 +1,6 @@
 //! The ring buffer: event records from any thread and any signal handler into shared memory, at about the price of the stamp.
 //!
-//! Usable without tracepoints through [`Channel`]; the sessions of the run time use [`Core`] and [`append`](fn@append).
+//! Usable without tracepoints through [`Channel`]; the sessions of the run time use [`Core`] and [`Appender`].
 //!
 //! # Principles
 //!
@@ -112,7 +112,8 @@ mod position;
 mod reader;
 mod sequence;
 
-pub use self::append::{Outcome, append};
+pub(crate) use self::append::Direct;
+pub use self::append::Outcome;
 pub use self::channel::{Channel, MOST_PIECES};
 pub use self::config::{ClockKind, Config, Geometry, HeaderKind, Mode, Placement};
 pub use self::core::Core;
@@ -121,3 +122,4 @@ pub use self::header::{Header, LONGEST_HEADER};
 pub use self::layout::{CALLER_WORDS, SUPERBLOCK, Settings};
 pub use self::losses::Losses;
 pub use self::reader::{Packet, Purpose, Reader};
+pub use self::sequence::Appender;

@@ -8,9 +8,6 @@ use trace_registry::sync::{AtomicU64, Ordering};
 
 /// Bits of a [`Position`] that are kept: 16 TiB.
 pub(super) const POSITION_BITS: u32 = 44;
-/// Bits of the record count in a [`CommitWord`].
-#[cfg(test)]
-const COUNT_BITS: u32 = 64 - POSITION_BITS;
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
 /// A position in a ring buffer, in bytes, modulo 2⁴⁴.
@@ -51,6 +48,8 @@ impl Position {
 pub(super) struct CommitWord(u64);
 
 impl CommitWord {
+    /// Bits of the record count, above the position.
+    pub(super) const COUNT_BITS: u32 = 64 - POSITION_BITS;
     /// What committing one more record adds, besides its bytes.
     pub(super) const ONE_RECORD: u64 = 1 << POSITION_BITS;
 
@@ -219,7 +218,7 @@ mod tests {
         }
 
         #[test]
-        fn the_commit_word_keeps_both_parts(at in model_position(), records in 0_u32..(1 << COUNT_BITS) - 1) {
+        fn the_commit_word_keeps_both_parts(at in model_position(), records in 0_u32..(1 << CommitWord::COUNT_BITS) - 1) {
             let word = CommitWord::new(Position::new(at as u64), records);
             prop_assert_eq!(word.position(), Position::new(at as u64));
             prop_assert_eq!(word.records(), records);

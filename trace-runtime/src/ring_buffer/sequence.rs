@@ -5,6 +5,8 @@
 //! | x86-64 Linux | `sequence/append_x86_64.rs`, `sequence/linux_x86_64.rs` | rseq(2) in assembly |
 //! | all others, and `--cfg ringtrace_portable` | `sequence/portable.rs` | declines: everything goes to the fallback region |
 
+#![expect(unsafe_code, reason = "says that appenders may be shared")]
+
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
 mod append_x86_64;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
@@ -19,23 +21,23 @@ mod portable;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable))))]
 pub(super) use portable::*;
 
-use super::Outcome;
 use crate::clock::Calibration;
 use core::mem::{offset_of, size_of};
 use trace_registry::field::Piece;
 use trace_registry::sync::{AtomicPtr, AtomicU64};
 
-/// The slow path of one configuration; see [`Hot::slow`].
-pub(super) type Slow = unsafe extern "C" fn(*const Hot, u64, u64, *const Piece, *const Piece, usize) -> Outcome;
+/// Appends a record whose payload is given in words: the address of an [`Appender`], and the words.
+pub(super) type AppendWords = unsafe extern "C" fn(*const Appender, u64, u64, u64) -> u8;
+/// Appends a record whose payload is given in pieces: the address of an [`Appender`], the pieces, their number, their bytes.
+pub(super) type AppendPieces = unsafe extern "C" fn(*const Appender, *const Piece, usize, usize) -> u8;
 
-/// What the sequences read of a channel: private memory.
+/// What the sequences read of a channel, for one CPU or concurrency ID: private memory.
 #[repr(C, align(64))]
-pub(super) struct Hot {
-    /// Control page of the buffer of each CPU or concurrency ID; where there is none, a [`Control`](super::layout::Control) that
-    /// is always closed.
-    pub(super) table: *const AtomicPtr<u8>,
-    /// Entries of `table`.
-    pub(super) entries: u64,
+pub(super) struct PerCpu {
+    /// Control page of the buffer; where there is none, a [`Control`](super::layout::Control) that is always closed.
+    pub(super) control: AtomicPtr<u8>,
+    /// Beginning of the ring.
+    pub(super) ring: AtomicPtr<u8>,
     /// The channel's generation, in a page that fork(2) wipes.
     pub(super) generation: *const AtomicU64,
     /// The clock, whose first word points to the present calibration.
@@ -44,19 +46,48 @@ pub(super) struct Hot {
     pub(super) sub_buffer_mask: u64,
     /// Bytes of a ring, less 1.
     pub(super) ring_mask: u64,
-    /// Where a buffer's ring lies from its control page.
-    pub(super) data: u64,
-    /// Most bytes of context and payload in a record.
+    /// Most bytes of payload, and of context that is not the appender's, in a record.
     pub(super) limit: u64,
-    /// Distance of the rseq area from the thread pointer; the same for all threads, and set once (SYS-2).
-    pub(super) rseq_offset: isize,
-    /// [`CommitWord::ONE_RECORD`](super::position::CommitWord::ONE_RECORD).
-    pub(super) one_record: u64,
-    /// Where the short form goes that declines, with the arguments as they came.
-    pub(super) slow: Slow,
+    /// The channel's [`Core`](super::Core).
+    pub(super) core: AtomicPtr<()>,
 }
 
-const _: () = assert!(size_of::<Hot>() == 128 && offset_of!(Hot, rseq_offset) == 64);
+const _: () = assert!(size_of::<PerCpu>() == 64);
+
+/// What appends the records of one event class to a channel: all that the sequences read of it, in a cache line.
+///
+/// It is made by [`Core::appender`](super::Core::appender), and copied at will.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Appender {
+    /// By CPU or concurrency ID.
+    pub(super) table: *const PerCpu,
+    /// Entries of `table`.
+    pub(super) entries: u32,
+    /// Event ID.
+    pub(super) id: u32,
+    /// Distance of the rseq area from the thread pointer; the same for all threads, and set once (SYS-2).
+    pub(super) rseq_offset: isize,
+    /// The generation for which it was made.
+    pub(super) generation: u64,
+    /// Payload in words: what must fit behind the position, less 1.
+    pub(super) reach: u64,
+    /// Payload in words: what the commit adds to the commit word.
+    pub(super) advance: u64,
+    /// Distance of the word that holds the thread's ID from the thread pointer; 0: records do not carry it.
+    pub(super) tid: i32,
+    /// Bytes of the header, and of the thread ID behind it.
+    pub(super) prefix: u32,
+    /// Where the short form goes that declines, with the arguments as they came, but words in pieces.
+    pub(super) slow: AppendPieces,
+}
+
+const _: () = assert!(size_of::<Appender>() == 64 && offset_of!(Appender, slow) == 56);
+
+// SAFETY: it is a number of constants; what `table` points to is read by sequences and through atomics (RB-1).
+unsafe impl Send for Appender {}
+// SAFETY: as above.
+unsafe impl Sync for Appender {}
 
 /// A store that a sequence makes before its commit.
 #[repr(C)]

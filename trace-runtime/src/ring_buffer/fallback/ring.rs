@@ -114,7 +114,7 @@ impl<'m> Ring<'m> {
     /// # Safety
     ///
     /// The pieces' bytes may be read.
-    pub(super) unsafe fn commit(self, position: u64, len: u64, head: Head, pieces: &[Piece]) {
+    pub(super) unsafe fn commit<'p>(self, position: u64, len: u64, head: Head, pieces: impl Iterator<Item = &'p Piece>) {
         // Release fence: the reservation comes before the words below. Pairs with the Acquire fence in `copy`.
         //  - If a reader copied one of these words, it sees the reservation, and drops what it copied of an earlier lap.
         //  - If it does not see the reservation, it copied none of them.

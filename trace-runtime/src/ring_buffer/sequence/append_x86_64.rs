@@ -1,31 +1,22 @@
-//! The sequence that appends a record, as functions of assembly: one text for all configurations, whose `.if`s the constants
+//! The sequences that append a record, as functions of assembly: one text for all configurations, whose `.if`s the constants
 //! decide. A compiler would save and restore every register that a block of this size takes: 30 of 100 instructions.
 //!
-//! ```text
-//! rdi  hot, kept                      rax  index, stamp, scratch              [rsp -  8]  generation
-//! rsi  generation; then the position, r10  the buffer's control page          [rsp - 16]  event ID, thread ID above it
-//!      then where to write            r11  distance of the rseq area          [rsp - 24]  first piece
-//! rdx  IDs; scratch; source           xmm1 stamp                              [rsp - 32]  end of the pieces
-//! rcx  next piece                     xmm0, xmm2 scratch                      [rsp - 40]  hot
-//! r8   end of the pieces; clock, calibration; bytes of a piece                [rsp - 48]  scratch
-//! r9   bytes of all pieces, kept                                              [rsp - 56]  stamp before it was raised
-//! ```
-//!
-//! The short form jumps to the slow path, with its arguments as they came, where the buffer of this CPU is missing, the
-//! generation is another, the record does not fit, its stamp or event ID does not fit the form, or the sequence was aborted. It
-//! has written nothing that counts then. The extended form returns 0 instead.
+//! The short forms go to the slow path, with their arguments as they came, where the buffer of this CPU is missing, the
+//! generation is another, the record does not fit, its stamp or event ID does not fit the form, or the sequence was aborted.
+//! They have written nothing that counts then. The extended form returns 0 instead.
 //!
 //! The invariants RB-… are those of the [module](crate::ring_buffer); SYS-… those of [`trace_registry::sys`].
 #![expect(unsafe_code, reason = "restartable sequences need assembly")]
 
-use super::{Hot, index_at};
+use super::{AppendPieces, AppendWords, Appender, PerCpu, index_at};
 use crate::clock::Calibration;
-use crate::ring_buffer::{ClockKind, Config, HeaderKind, Outcome, Placement};
+use crate::ring_buffer::position::CommitWord;
+use crate::ring_buffer::{ClockKind, Config, HeaderKind, Placement};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use trace_registry::field::Piece;
-use trace_registry::mutated_asm;
 use trace_registry::sys::SIGNATURE;
+use trace_registry::{mutated_asm, read_side};
 
 /// What the extended form returns.
 #[repr(C)]
@@ -42,22 +33,9 @@ macro_rules! symbol {
     };
 }
 
-macro_rules! define {
-    ($name:ident($($stamp:ident)?) -> $returned:ty,
-     $clock:ident $header:ident $placement:ident $extended:literal) => {
-        unsafe extern "C" {
-            #[link_name = symbol!($name)]
-            fn $name(
-                hot: *const Hot,
-                generation: u64,
-                ids: u64,
-                pieces: *const Piece,
-                end: *const Piece,
-                total: usize,
-                $($stamp: u64)?
-            ) -> $returned;
-        }
-
+/// Defines a function of assembly: its text, what follows it in the section of abort handlers, and its constants.
+macro_rules! function {
+    ($name:ident, $clock:ident $header:ident $placement:ident; [$($text:expr),* $(,)?] [$($aborted:expr),* $(,)?] $($constants:tt)*) => {
         global_asm!(
             concat!(".pushsection \".text.", symbol!($name), "\",\"ax\",@progbits"),
             ".balign 64",
@@ -66,101 +44,354 @@ macro_rules! define {
             concat!(".type \"", symbol!($name), "\", @function"),
             concat!("\"", symbol!($name), "\":"),
             ".cfi_startproc",
-            ".if {extended} == 0",
-            "cmp edx, {largest_short_id}",
-            "ja 45f",
-            // RB-4: the length.
-            "cmp r9, qword ptr [rdi + {limit}]",
-            "ja 45f",
-            // RB-9: 0 is what a forked child finds in place of the generation.
-            "test rsi, rsi",
-            "jz 45f",
-            ".endif",
-            // The buffer of this CPU; of this concurrency ID, where the thread is registered. Where there is none, the table has
-            // one that is closed.
-            "mov r11, qword ptr [rdi + {rseq_offset}]",
-            "mov eax, dword ptr fs:[r11 + {index_at}]",
-            ".if {by_cid}",
-            "cmp dword ptr fs:[r11 + 4], 0",
-            "jl 45f",
-            ".endif",
-            "cmp rax, qword ptr [rdi + {entries}]",
-            "jae 45f",
-            "mov r10, qword ptr [rdi + {table}]",
-            "mov r10, qword ptr [r10 + rax * 8]",
-            mutated_asm!(index_not_compared ["mov r11d, 4000", "19:", "dec r11d", "jnz 19b", "mov r11, qword ptr [rdi + {rseq_offset}]"] else []),
-            "mov qword ptr [rsp - 8], rsi",
-            "mov qword ptr [rsp - 16], rdx",
-            "mov qword ptr [rsp - 24], rcx",
-            "mov qword ptr [rsp - 32], r8",
-            "mov qword ptr [rsp - 40], rdi",
-            // Start of the sequence; the sections are those of `rseq_enter!`.
+            $($text,)*
+            ".cfi_endproc",
+            concat!(".size \"", symbol!($name), "\", . - \"", symbol!($name), "\""),
+            ".popsection",
+            ".pushsection __rseq_failure, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d", // ud1 signature(%rip), %edi (SYS-4)
+            ".long {signature}",
+            "44:",
+            $($aborted,)*
+            ".popsection",
+            // The sections are those of `rseq_enter!`.
             ".pushsection __rseq_cs, \"aw\"",
             ".balign 32",
             "77:",
             ".long 0, 0",
-            ".quad 22f, 55f - 22f, 44f",
+            ".quad 22b, 55b - 22b, 44b",
             ".popsection",
             ".pushsection __rseq_cs_ptr_array, \"aw\"",
             ".quad 77b",
             ".popsection",
             ".pushsection __rseq_exit_point_array, \"aw\"",
-            ".quad 22f, 44f",
+            ".quad 22b, 44b",
             ".popsection",
-            "lea rdx, [rip + 77b]",
-            "mov qword ptr fs:[r11 + 8], rdx",
-            "22:",
+            table = const offset_of!(Appender, table),
+            entries = const offset_of!(Appender, entries),
+            id = const offset_of!(Appender, id),
+            state = sym read_side::STATE,
+            rseq_offset = const offset_of!(read_side::State, rseq_offset),
+            own_generation = const offset_of!(Appender, generation),
+            tid = const offset_of!(Appender, tid),
+            prefix = const offset_of!(Appender, prefix),
+            slow = const offset_of!(Appender, slow),
+            control = const offset_of!(PerCpu, control),
+            ring = const offset_of!(PerCpu, ring),
+            generation = const offset_of!(PerCpu, generation),
+            clock = const offset_of!(PerCpu, clock),
+            sub_buffer_mask = const offset_of!(PerCpu, sub_buffer_mask),
+            ring_mask = const offset_of!(PerCpu, ring_mask),
+            counter0 = const offset_of!(Calibration, counter0),
+            scale = const offset_of!(Calibration, scale),
+            ns0 = const offset_of!(Calibration, ns0),
+            index_at = const index_at(Placement::$placement),
+            by_cid = const matches!(Placement::$placement, Placement::MmCid) as u32,
+            counter = const ClockKind::$clock.is_counter() as u32,
+            ordered = const matches!(ClockKind::$clock, ClockKind::Ordered) as u32,
+            stamped = const !matches!(ClockKind::$clock, ClockKind::None) as u32,
+            large = const matches!(HeaderKind::$header, HeaderKind::Large) as u32,
+            stamp_bits = const HeaderKind::$header.stamp_bits(),
+            signature = const SIGNATURE,
+            $($constants)*
+        );
+    };
+}
+
+/// Starts the sequence, reads the counter, and checks CPU and generation. r10: what is per CPU; r11: the buffer's control page;
+/// rax: the counter. Clobbers rdx, r8.
+///
+/// The counter comes first: a processor that makes it wait for the loads before it (Intel's do) then does all the others
+/// meanwhile.
+macro_rules! start {
+    () => {
+        concat!(
+            "mov r11, qword ptr [rip + {state} + {rseq_offset}]\n",
+            mutated_asm!(index_read_before ["mov r8d, dword ptr fs:[r11 + {index_at}]", "mov r10d, 4000", "19:", "dec r10d", "jnz 19b"] else []),
+            "lea rdx, [rip + 77f]\n",
+            "mov qword ptr fs:[r11 + 8], rdx\n",
+            "22:\n",
             mutated_asm!(unrestarted ["mov qword ptr fs:[r11 + 8], 0"] else []),
-            mutated_asm!(index_not_compared [] else ["cmp eax, dword ptr fs:[r11 + {index_at}]", "jne 44f"]),
-            // RB-9: the generation.
-            "mov rax, qword ptr [rdi + {generation}]",
-            mutated_asm!(generation_not_compared [] else ["cmp rsi, qword ptr [rax]", "jne 44f"]),
-            // RB-5: (position - 1) % size + 1 + length < size.
-            "mov rsi, qword ptr [r10]",
-            "lea rdx, [rsi - 1]",
-            "and rdx, qword ptr [rdi + {sub_buffer_mask}]",
-            mutated_asm!(record_to_the_end ["lea rdx, [rdx + r9 + {header_len}]"] else ["lea rdx, [rdx + r9 + 1 + {header_len}]"]),
-            "cmp rdx, qword ptr [rdi + {sub_buffer_mask}]",
-            "ja 44f",
-            // rsi: where the record goes.
-            "and rsi, qword ptr [rdi + {ring_mask}]",
-            "add rsi, r10",
-            "add rsi, qword ptr [rdi + {data}]",
-            // rax: the stamp.
-            ".if {counter}",
-            "mov r8, qword ptr [rdi + {clock}]",
-            "mov r8, qword ptr [r8]",
-            ".if {ordered}",
-            "lfence",
-            ".endif",
-            "rdtsc",
-            "shl rdx, 32",
-            "or rax, rdx",
-            "sub rax, qword ptr [r8 + {counter0}]",
+            ".if {by_cid}\n",
+            // Where the thread is registered.
+            "cmp dword ptr fs:[r11 + 4], 0\n",
+            "jl 44f\n",
+            ".endif\n",
+            mutated_asm!(index_read_before [] else ["mov r8d, dword ptr fs:[r11 + {index_at}]"]),
+            ".if {counter}\n",
+            ".if {ordered}\n",
+            "lfence\n",
+            ".endif\n",
+            "rdtsc\n",
+            "shl rdx, 32\n",
+            "or rax, rdx\n",
+            ".endif\n",
+            // Above the entries: the thread is not registered, or the CPU is new.
+            "cmp r8d, dword ptr [rdi + {entries}]\n",
+            "jae 44f\n",
+            "shl r8, 6\n",
+            "mov r10, qword ptr [rdi + {table}]\n",
+            "add r10, r8\n",
+            // RB-9: the generation. 0 is what a forked child finds in its place.
+            "mov r8, qword ptr [rdi + {own_generation}]\n",
+            "mov r11, qword ptr [r10 + {generation}]\n",
+            mutated_asm!(generation_not_compared [] else ["cmp r8, qword ptr [r11]", "jne 44f"]),
+            "mov r11, qword ptr [r10 + {control}]\n",
+        )
+    };
+}
+
+/// rax: the stamp, from the counter in it, by the calibration whose address is put into a register. Clobbers rdx.
+macro_rules! convert {
+    ($calibration:literal) => {
+        concat!(
+            "mov ",
+            $calibration,
+            ", qword ptr [r10 + {clock}]\n",
+            "mov ",
+            $calibration,
+            ", qword ptr [",
+            $calibration,
+            "]\n",
+            "sub rax, qword ptr [",
+            $calibration,
+            " + {counter0}]\n",
             // CL-5: signed.
-            "imul qword ptr [r8 + {scale}]",
-            "shrd rax, rdx, 32",
-            "add rax, qword ptr [r8 + {ns0}]",
+            "imul qword ptr [",
+            $calibration,
+            " + {scale}]\n",
+            "shrd rax, rdx, 32\n",
+            "add rax, qword ptr [",
+            $calibration,
+            " + {ns0}]\n",
+        )
+    };
+}
+
+/// Leaves the sequence unless the stamp in rax fits the short form: not below the one before, nor too far above. Clobbers rdx.
+macro_rules! check_stamp {
+    () => {
+        concat!("mov rdx, rax\n", "sub rdx, qword ptr [r11 + 8]\n", "shr rdx, {stamp_bits}\n", "jnz 44f\n",)
+    };
+}
+
+/// Writes the header's short form, of the stamp in rax, to the address in a register. Clobbers rax, rdx.
+macro_rules! short_header {
+    ($to:literal) => {
+        concat!(
+            ".if {large}\n",
+            "mov edx, dword ptr [rdi + {id}]\n",
+            "mov word ptr [",
+            $to,
+            "], dx\n",
+            "mov dword ptr [",
+            $to,
+            " + 2], eax\n",
+            ".else\n",
+            "shl eax, 5\n",
+            "or eax, dword ptr [rdi + {id}]\n",
+            "mov dword ptr [",
+            $to,
+            "], eax\n",
+            ".endif\n",
+        )
+    };
+}
+
+/// Stores the commit word, and the stamp that is in xmm1 (RB-3: last), and ends the sequence. Clobbers r11.
+macro_rules! commit {
+    ($word:literal) => {
+        concat!(
+            ".if {stamped}\n",
+            "movq xmm0, ", $word, "\n",
+            mutated_asm!(stamp_outside_commit [
+                "movq qword ptr [rsp - 48], xmm1",
+                "movq xmm1, qword ptr [r11 + 8]"
+            ] else []),
+            "punpcklqdq xmm0, xmm1\n",
+            "movaps xmmword ptr [r11], xmm0\n",
+            ".else\n",
+            "mov qword ptr [r11], ", $word, "\n",
+            ".endif\n",
+            "55:\n",
+            mutated_asm!(stamp_outside_commit ["mov rax, qword ptr [rsp - 48]", "mov qword ptr [r11 + 8], rax"] else []),
+            "mov r11, qword ptr [rip + {state} + {rseq_offset}]\n",
+            mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
+        )
+    };
+}
+
+/// Defines a function that appends a payload in words.
+///
+/// ```text
+/// rdi  appender, kept         rax, rdx  scratch, stamp     r8   where the record goes     r10  what is per CPU
+/// rsi  first word, kept       r9        second word        xmm2 third word                r11  control page
+/// rcx  third word; calibration
+/// ```
+macro_rules! define_words {
+    ($name:ident, $clock:ident $header:ident $placement:ident $words:literal) => {
+        unsafe extern "C" {
+            #[link_name = symbol!($name)]
+            fn $name(appender: *const Appender, first: u64, second: u64, third: u64) -> u8;
+        }
+
+        function!($name, $clock $header $placement; [
+            "mov r9, rdx",
+            ".if {words} > 2",
+            "movq xmm2, rcx",
+            ".endif",
+            start!(),
+            // RB-5: (position - 1) % size + 1 + length < size.
+            "mov r8, qword ptr [r11]",
+            "lea rdx, [r8 - 1]",
+            "and rdx, qword ptr [r10 + {sub_buffer_mask}]",
+            "add rdx, qword ptr [rdi + {reach}]",
+            mutated_asm!(record_to_the_end ["dec rdx"] else []),
+            "cmp rdx, qword ptr [r10 + {sub_buffer_mask}]",
+            "ja 44f",
+            "and r8, qword ptr [r10 + {ring_mask}]",
+            "add r8, qword ptr [r10 + {ring}]",
+            mutated_asm!(position_before_bytes [
+                "mov rdx, qword ptr [r11]",
+                "add rdx, qword ptr [rdi + {advance}]",
+                "mov qword ptr [r11], rdx"
+            ] else []),
+            // The thread's ID; where records do not carry it, the payload goes over it.
+            "movsxd rdx, dword ptr [rdi + {tid}]",
+            "mov edx, dword ptr fs:[rdx]",
+            "mov dword ptr [r8 + {header_len}], edx",
+            "mov edx, dword ptr [rdi + {prefix}]",
+            "mov qword ptr [r8 + rdx], rsi",
+            ".if {words} > 1",
+            "mov qword ptr [r8 + rdx + 8], r9",
+            ".endif",
+            ".if {words} > 2",
+            "mov qword ptr [r8 + rdx + 16], rcx",
+            ".endif",
+            ".if {counter}",
+            convert!("rcx"),
+            check_stamp!(),
+            "movq xmm1, rax",
+            ".else",
+            "xor eax, eax",
+            ".endif",
+            short_header!("r8"),
+            "mov rdx, qword ptr [r11]",
+            mutated_asm!(position_before_bytes [] else ["add rdx, qword ptr [rdi + {advance}]"]),
+            commit!("rdx"),
+            "xor eax, eax",
+            "ret",
+            "45:",
+            // The slow path takes pieces.
+            "sub rsp, 40",
+            ".cfi_adjust_cfa_offset 40",
+            "mov qword ptr [rsp], rsi",
+            "mov qword ptr [rsp + 8], rdx",
+            "mov qword ptr [rsp + 16], rcx",
+            "mov rcx, qword ptr [rdi + {advance}]",
+            "mov eax, dword ptr [rdi + {prefix}]",
+            "sub rcx, rax",
+            "shl rcx, {count_bits}",
+            "shr rcx, {count_bits}",
+            "mov qword ptr [rsp + 24], rsp",
+            "mov qword ptr [rsp + 32], rcx",
+            "lea rsi, [rsp + 24]",
+            "mov edx, 1",
+            "call qword ptr [rdi + {slow}]",
+            "add rsp, 40",
+            ".cfi_adjust_cfa_offset -40",
+            "ret",
+        ] [
+            "mov r11, qword ptr [rip + {state} + {rseq_offset}]",
+            mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
+            "mov rdx, r9",
+            ".if {words} > 2",
+            "movq rcx, xmm2",
+            ".endif",
+            "jmp 45b",
+        ]
+            words = const $words,
+            reach = const offset_of!(Appender, reach),
+            advance = const offset_of!(Appender, advance),
+            header_len = const HeaderKind::$header.len(false),
+            count_bits = const CommitWord::COUNT_BITS,
+        );
+    };
+}
+
+/// Defines a function that appends a payload in pieces.
+///
+/// ```text
+/// rdi  appender, kept            rax  scratch, stamp      [rsp -  8] first piece        [rsp - 40] appender
+/// rsi  where to write            rdx  scratch, source     [rsp - 16] number of pieces   [rsp - 48] scratch
+/// rcx  next piece                r10  what is per CPU     [rsp - 24] their bytes        [rsp - 56] stamp before it was raised
+/// r8   calibration; bytes of     r11  control page        [rsp - 32] end of the pieces  [rsp - 64] stamp that is given
+///      a piece                   xmm1 stamp
+/// r9   bytes of the record       xmm0, xmm2 scratch
+/// ```
+macro_rules! define_pieces {
+    ($name:ident($($stamp:ident)?) -> $returned:ty,
+     $clock:ident $header:ident $placement:ident $extended:literal) => {
+        unsafe extern "C" {
+            #[link_name = symbol!($name)]
+            fn $name(
+                appender: *const Appender,
+                pieces: *const Piece,
+                count: usize,
+                total: usize,
+                $($stamp: u64)?
+            ) -> $returned;
+        }
+
+        function!($name, $clock $header $placement; [
+            ".if {extended} == 0",
+            "mov r10, qword ptr [rdi + {table}]",
+            "cmp dword ptr [rdi + {id}], {largest_short_id}",
+            "ja 45f",
+            // RB-4: the length.
+            "cmp rcx, qword ptr [r10 + {limit}]",
+            "ja 45f",
+            ".endif",
+            "mov qword ptr [rsp - 8], rsi",
+            "mov qword ptr [rsp - 16], rdx",
+            "mov qword ptr [rsp - 24], rcx",
+            "mov qword ptr [rsp - 40], rdi",
+            ".if {given}",
+            "mov qword ptr [rsp - 64], r8",
+            ".endif",
+            "mov r9d, dword ptr [rdi + {prefix}]",
+            "add r9, rcx",
+            "mov rcx, rsi",
+            "shl rdx, 4",
+            "add rdx, rsi",
+            "mov qword ptr [rsp - 32], rdx",
+            start!(),
+            ".if {counter}",
+            convert!("r8"),
             ".elseif {given}",
-            "mov rax, qword ptr [rsp + 8]",
+            "mov rax, qword ptr [rsp - 64]",
             ".else",
             "xor eax, eax",
             ".endif",
             ".if {extended}",
             "mov qword ptr [rsp - 56], rax",
-            "cmp rax, qword ptr [r10 + 8]",
-            "cmovl rax, qword ptr [r10 + 8]",
+            "cmp rax, qword ptr [r11 + 8]",
+            "cmovl rax, qword ptr [r11 + 8]",
             ".elseif {stamped}",
-            // Also true for a stamp below the one before.
-            "mov rdx, rax",
-            "sub rdx, qword ptr [r10 + 8]",
-            "shr rdx, {stamp_bits}",
-            "jnz 44f",
+            check_stamp!(),
             ".endif",
             "movq xmm1, rax",
-            // The header.
+            // RB-5: (position - 1) % size + 1 + length < size.
+            "mov rsi, qword ptr [r11]",
+            "lea rdx, [rsi - 1]",
+            "and rdx, qword ptr [r10 + {sub_buffer_mask}]",
+            mutated_asm!(record_to_the_end ["lea rdx, [rdx + r9]"] else ["lea rdx, [rdx + r9 + 1]"]),
+            "cmp rdx, qword ptr [r10 + {sub_buffer_mask}]",
+            "ja 44f",
+            "and rsi, qword ptr [r10 + {ring_mask}]",
+            "add rsi, qword ptr [r10 + {ring}]",
             ".if {extended}",
-            "mov edx, dword ptr [rsp - 16]",
+            "mov edx, dword ptr [rdi + {id}]",
             ".if {large}",
             "mov word ptr [rsi], -1",
             "mov dword ptr [rsi + 2], edx",
@@ -170,21 +401,23 @@ macro_rules! define {
             "mov dword ptr [rsi + 1], edx",
             "mov qword ptr [rsi + 5], rax",
             ".endif",
-            ".elseif {large}",
-            "mov edx, dword ptr [rsp - 16]",
-            "mov word ptr [rsi], dx",
-            "mov dword ptr [rsi + 2], eax",
             ".else",
-            "shl eax, 5",
-            "or eax, dword ptr [rsp - 16]",
-            "mov dword ptr [rsi], eax",
+            short_header!("rsi"),
             ".endif",
             "add rsi, {header_len}",
+            "movsxd rax, dword ptr [rdi + {tid}]",
+            "test eax, eax",
+            "jz 29f",
+            "mov eax, dword ptr fs:[rax]",
+            "mov dword ptr [rsi], eax",
+            "add rsi, 4",
+            "29:",
             mutated_asm!(position_before_bytes [
-                "mov rdx, qword ptr [r10]",
-                "lea rdx, [rdx + r9 + {header_len}]",
-                "add rdx, qword ptr [rdi + {one_record}]",
-                "mov qword ptr [r10], rdx"
+                "mov rdx, qword ptr [r11]",
+                "add rdx, r9",
+                "movabs rax, {one_record}",
+                "add rdx, rax",
+                "mov qword ptr [r11], rdx"
             ] else []),
             // The pieces, straight from where they are: never a byte beyond either end (RB-4).
             "cmp rcx, qword ptr [rsp - 32]",
@@ -259,26 +492,9 @@ macro_rules! define {
             "mov rcx, qword ptr [rsp - 48]",
             "jmp 30b",
             "38:",
-            // RB-3: the commit, last.
-            "mov rcx, qword ptr [r10]",
-            mutated_asm!(position_before_bytes [] else [
-                "lea rcx, [rcx + r9 + {header_len}]",
-                "add rcx, qword ptr [rdi + {one_record}]"
-            ]),
-            ".if {stamped}",
-            "movq xmm0, rcx",
-            mutated_asm!(stamp_outside_commit [
-                "movq qword ptr [rsp - 48], xmm1",
-                "movq xmm1, qword ptr [r10 + 8]"
-            ] else []),
-            "punpcklqdq xmm0, xmm1",
-            "movaps xmmword ptr [r10], xmm0",
-            ".else",
-            "mov qword ptr [r10], rcx",
-            ".endif",
-            "55:",
-            mutated_asm!(stamp_outside_commit ["mov rcx, qword ptr [rsp - 48]", "mov qword ptr [r10 + 8], rcx"] else []),
-            mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
+            "mov rcx, qword ptr [r11]",
+            mutated_asm!(position_before_bytes [] else ["add rcx, r9", "movabs rax, {one_record}", "add rcx, rax"]),
+            commit!("rcx"),
             ".if {extended}",
             "mov eax, 1",
             "mov rdx, qword ptr [rsp - 56]",
@@ -293,87 +509,77 @@ macro_rules! define {
             ".else",
             "jmp qword ptr [rdi + {slow}]",
             ".endif",
-            ".cfi_endproc",
-            concat!(".size \"", symbol!($name), "\", . - \"", symbol!($name), "\""),
-            ".popsection",
-            ".pushsection __rseq_failure, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d", // ud1 signature(%rip), %edi (SYS-4)
-            ".long {signature}",
-            "44:",
+        ] [
+            "mov rdi, qword ptr [rsp - 40]",
+            "mov r11, qword ptr [rip + {state} + {rseq_offset}]",
             mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
             ".if {extended}",
             "xor eax, eax",
             "ret",
             ".else",
-            "mov rdi, qword ptr [rsp - 40]",
             "mov rsi, qword ptr [rsp - 8]",
             "mov rdx, qword ptr [rsp - 16]",
             "mov rcx, qword ptr [rsp - 24]",
-            "mov r8, qword ptr [rsp - 32]",
             "jmp qword ptr [rdi + {slow}]",
             ".endif",
-            ".popsection",
+        ]
             largest_short_id = const HeaderKind::$header.largest_short_id(),
-            limit = const offset_of!(Hot, limit),
-            rseq_offset = const offset_of!(Hot, rseq_offset),
-            index_at = const index_at(Placement::$placement),
-            by_cid = const matches!(Placement::$placement, Placement::MmCid) as u32,
-            entries = const offset_of!(Hot, entries),
-            table = const offset_of!(Hot, table),
-            generation = const offset_of!(Hot, generation),
-            sub_buffer_mask = const offset_of!(Hot, sub_buffer_mask),
-            ring_mask = const offset_of!(Hot, ring_mask),
-            data = const offset_of!(Hot, data),
-            clock = const offset_of!(Hot, clock),
-            one_record = const offset_of!(Hot, one_record),
-            slow = const offset_of!(Hot, slow),
+            limit = const offset_of!(PerCpu, limit),
+            one_record = const CommitWord::ONE_RECORD,
             header_len = const HeaderKind::$header.len($extended),
-            counter = const ClockKind::$clock.is_counter() as u32,
-            ordered = const matches!(ClockKind::$clock, ClockKind::Ordered) as u32,
             given = const matches!(ClockKind::$clock, ClockKind::Os) as u32,
-            stamped = const !matches!(ClockKind::$clock, ClockKind::None) as u32,
-            counter0 = const offset_of!(Calibration, counter0),
-            scale = const offset_of!(Calibration, scale),
-            ns0 = const offset_of!(Calibration, ns0),
             extended = const $extended as u32,
-            large = const matches!(HeaderKind::$header, HeaderKind::Large) as u32,
-            stamp_bits = const HeaderKind::$header.stamp_bits(),
-            signature = const SIGNATURE,
         );
     };
 }
 
 /// Defines the functions of all configurations, and what chooses among them.
 macro_rules! define_all {
-    ($($clock:ident($($stamp:ident)?) $header:ident $placement:ident $short:ident $extended:ident;)*) => {
+    ($($clock:ident($($stamp:ident)?) $header:ident $placement:ident $short:ident $extended:ident $([$one:ident $two:ident $three:ident])?;)*) => {
         $(
-            define!($short($($stamp)?) -> Outcome, $clock $header $placement false);
-            define!($extended($($stamp)?) -> Extended, $clock $header $placement true);
+            define_pieces!($short($($stamp)?) -> u8, $clock $header $placement false);
+            define_pieces!($extended($($stamp)?) -> Extended, $clock $header $placement true);
+            $(
+                define_words!($one, $clock $header $placement 1);
+                define_words!($two, $clock $header $placement 2);
+                define_words!($three, $clock $header $placement 3);
+            )?
         )*
+
+        /// The function that appends payloads of `bytes` bytes in words. `None`: they go in pieces.
+        pub(in crate::ring_buffer) fn direct_words<C: Config>(bytes: usize) -> Option<AppendWords> {
+            match (C::CLOCK, C::HEADER, C::PLACEMENT) {
+                $($(
+                    (ClockKind::$clock, HeaderKind::$header, Placement::$placement) => match bytes {
+                        0..=8 => Some($one),
+                        9..=16 => Some($two),
+                        17..=24 => Some($three),
+                        _ => None,
+                    },
+                )?)*
+                _ => None,
+            }
+        }
 
         /// Appends one record in the short form, or takes the slow path.
         ///
         /// # Safety
         ///
-        /// RB-1: `hot` belongs to a channel that `C` created, and that stays until this returns. The pieces are readable and
-        /// their lengths add up to `total` (RB-4).
+        /// RB-1: `appender` is of a channel that `C` created, and that stays until this returns. The pieces are readable and
+        /// their lengths add up to `total` (RB-4). Its thread ID, where it has one, is that of this thread.
         #[inline(always)]
         pub(in crate::ring_buffer) unsafe fn append<C: Config>(
-            hot: *const Hot,
-            generation: u64,
-            ids: u64,
+            appender: &Appender,
             pieces: &[Piece],
             total: usize,
             stamp: impl FnOnce() -> u64,
-        ) -> Outcome {
-            let pieces = pieces.as_ptr_range();
+        ) -> u8 {
+            let (start, count) = (pieces.as_ptr(), pieces.len());
             match (C::CLOCK, C::HEADER, C::PLACEMENT) {
                 $((ClockKind::$clock, HeaderKind::$header, Placement::$placement) => {
                     // SAFETY: the caller's duty. Everything is written beyond the committed position and inside the record's
                     // extent (RB-3, RB-4), which only this CPU's sequences write (RB-2); masks are private (RB-8).
-                    unsafe {
-                        $short(hot, generation, ids, pieces.start, pieces.end, total, $({ let $stamp = stamp(); $stamp })?)
-                    }
+                    unsafe { $short(appender, start, count, total, $({ let $stamp = stamp(); $stamp })?) }
                 })*
             }
         }
@@ -383,23 +589,19 @@ macro_rules! define_all {
         ///
         /// # Safety
         ///
-        /// As for [`append`]; `total` is at most `hot.limit`.
+        /// As for [`append`]; `total` is at most the limit, and the appender's prefix is that of the extended form.
         #[inline]
         pub(in crate::ring_buffer) unsafe fn append_extended<C: Config>(
-            hot: *const Hot,
-            generation: u64,
-            ids: u64,
+            appender: &Appender,
             pieces: &[Piece],
             total: usize,
             stamp: impl FnOnce() -> u64,
         ) -> Option<u64> {
-            let pieces = pieces.as_ptr_range();
+            let (start, count) = (pieces.as_ptr(), pieces.len());
             let Extended { ok, unclamped } = match (C::CLOCK, C::HEADER, C::PLACEMENT) {
                 $((ClockKind::$clock, HeaderKind::$header, Placement::$placement) => {
                     // SAFETY: as above.
-                    unsafe {
-                        $extended(hot, generation, ids, pieces.start, pieces.end, total, $({ let $stamp = stamp(); $stamp })?)
-                    }
+                    unsafe { $extended(appender, start, count, total, $({ let $stamp = stamp(); $stamp })?) }
                 })*
             };
             (ok != 0).then_some(unclamped)
@@ -407,21 +609,40 @@ macro_rules! define_all {
     };
 }
 
+/// The function that appends payloads in pieces. `None`: it is not one function, as it needs a stamp.
+pub(in crate::ring_buffer) fn direct_pieces<C: Config>() -> Option<AppendPieces> {
+    match (C::CLOCK, C::HEADER, C::PLACEMENT) {
+        (ClockKind::Raw, HeaderKind::Compact, Placement::Cpu) => Some(append_raw_compact_cpu),
+        (ClockKind::Raw, HeaderKind::Compact, Placement::MmCid) => Some(append_raw_compact_cid),
+        (ClockKind::Raw, HeaderKind::Large, Placement::Cpu) => Some(append_raw_large_cpu),
+        (ClockKind::Raw, HeaderKind::Large, Placement::MmCid) => Some(append_raw_large_cid),
+        (ClockKind::Ordered, HeaderKind::Compact, Placement::Cpu) => Some(append_ordered_compact_cpu),
+        (ClockKind::Ordered, HeaderKind::Compact, Placement::MmCid) => Some(append_ordered_compact_cid),
+        (ClockKind::Ordered, HeaderKind::Large, Placement::Cpu) => Some(append_ordered_large_cpu),
+        (ClockKind::Ordered, HeaderKind::Large, Placement::MmCid) => Some(append_ordered_large_cid),
+        (ClockKind::None, HeaderKind::Compact, Placement::Cpu) => Some(append_none_compact_cpu),
+        (ClockKind::None, HeaderKind::Compact, Placement::MmCid) => Some(append_none_compact_cid),
+        (ClockKind::None, HeaderKind::Large, Placement::Cpu) => Some(append_none_large_cpu),
+        (ClockKind::None, HeaderKind::Large, Placement::MmCid) => Some(append_none_large_cid),
+        (ClockKind::Os, _, _) => None,
+    }
+}
+
 define_all! {
-    Raw() Compact Cpu append_raw_compact_cpu append_raw_compact_cpu_extended;
-    Raw() Compact MmCid append_raw_compact_cid append_raw_compact_cid_extended;
-    Raw() Large Cpu append_raw_large_cpu append_raw_large_cpu_extended;
-    Raw() Large MmCid append_raw_large_cid append_raw_large_cid_extended;
-    Ordered() Compact Cpu append_ordered_compact_cpu append_ordered_compact_cpu_extended;
-    Ordered() Compact MmCid append_ordered_compact_cid append_ordered_compact_cid_extended;
-    Ordered() Large Cpu append_ordered_large_cpu append_ordered_large_cpu_extended;
-    Ordered() Large MmCid append_ordered_large_cid append_ordered_large_cid_extended;
+    Raw() Compact Cpu append_raw_compact_cpu append_raw_compact_cpu_extended [append1_raw_compact_cpu append2_raw_compact_cpu append3_raw_compact_cpu];
+    Raw() Compact MmCid append_raw_compact_cid append_raw_compact_cid_extended [append1_raw_compact_cid append2_raw_compact_cid append3_raw_compact_cid];
+    Raw() Large Cpu append_raw_large_cpu append_raw_large_cpu_extended [append1_raw_large_cpu append2_raw_large_cpu append3_raw_large_cpu];
+    Raw() Large MmCid append_raw_large_cid append_raw_large_cid_extended [append1_raw_large_cid append2_raw_large_cid append3_raw_large_cid];
+    Ordered() Compact Cpu append_ordered_compact_cpu append_ordered_compact_cpu_extended [append1_ordered_compact_cpu append2_ordered_compact_cpu append3_ordered_compact_cpu];
+    Ordered() Compact MmCid append_ordered_compact_cid append_ordered_compact_cid_extended [append1_ordered_compact_cid append2_ordered_compact_cid append3_ordered_compact_cid];
+    Ordered() Large Cpu append_ordered_large_cpu append_ordered_large_cpu_extended [append1_ordered_large_cpu append2_ordered_large_cpu append3_ordered_large_cpu];
+    Ordered() Large MmCid append_ordered_large_cid append_ordered_large_cid_extended [append1_ordered_large_cid append2_ordered_large_cid append3_ordered_large_cid];
     Os(stamp) Compact Cpu append_os_compact_cpu append_os_compact_cpu_extended;
     Os(stamp) Compact MmCid append_os_compact_cid append_os_compact_cid_extended;
     Os(stamp) Large Cpu append_os_large_cpu append_os_large_cpu_extended;
     Os(stamp) Large MmCid append_os_large_cid append_os_large_cid_extended;
-    None() Compact Cpu append_none_compact_cpu append_none_compact_cpu_extended;
-    None() Compact MmCid append_none_compact_cid append_none_compact_cid_extended;
-    None() Large Cpu append_none_large_cpu append_none_large_cpu_extended;
-    None() Large MmCid append_none_large_cid append_none_large_cid_extended;
+    None() Compact Cpu append_none_compact_cpu append_none_compact_cpu_extended [append1_none_compact_cpu append2_none_compact_cpu append3_none_compact_cpu];
+    None() Compact MmCid append_none_compact_cid append_none_compact_cid_extended [append1_none_compact_cid append2_none_compact_cid append3_none_compact_cid];
+    None() Large Cpu append_none_large_cpu append_none_large_cpu_extended [append1_none_large_cpu append2_none_large_cpu append3_none_large_cpu];
+    None() Large MmCid append_none_large_cid append_none_large_cid_extended [append1_none_large_cid append2_none_large_cid append3_none_large_cid];
 }

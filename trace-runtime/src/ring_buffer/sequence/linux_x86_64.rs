@@ -3,13 +3,13 @@
 //! The invariants RB-… are those of the [module](crate::ring_buffer); SYS-… those of [`trace_registry::sys`].
 #![expect(unsafe_code, reason = "restartable sequences need assembly")]
 
-use super::{Hot, Store, Switch};
+use super::{PerCpu, Store, Switch};
 use crate::clock::Calibration;
 use crate::ring_buffer::{ClockKind, Config, Placement};
 use core::arch::asm;
 use core::mem::offset_of;
-use trace_registry::sys::cpu_id;
 pub(in crate::ring_buffer) use trace_registry::sys::rseq_offset;
+use trace_registry::sys::{ThreadBlock, cpu_id};
 use trace_registry::{rseq_enter, rseq_leave};
 
 /// Where the rseq area holds the index of the buffer.
@@ -42,6 +42,12 @@ pub(in crate::ring_buffer) fn index_by(placement: Placement) -> Option<u32> {
     (cpu as i32 >= 0).then_some(cpu)
 }
 
+/// Distance of the word that holds the thread's ID from the thread pointer.
+pub(in crate::ring_buffer) fn tid_offset() -> i32 {
+    let offset = trace_registry::sys::block_offset() + offset_of!(ThreadBlock, tid) as isize;
+    i32::try_from(offset).unwrap_or_else(|_| unreachable!("thread-local storage beyond 2 GiB"))
+}
+
 /// Whether the kernel keeps concurrency IDs (`AT_RSEQ_FEATURE_SIZE` reaches beyond them).
 pub(in crate::ring_buffer) fn has_mm_cid() -> bool {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
@@ -54,11 +60,11 @@ pub(in crate::ring_buffer) fn has_mm_cid() -> bool {
 ///
 /// # Safety
 ///
-/// RB-1 for `hot` and `switch.control`. Every store is to the descriptor or the opening word of a sub-buffer that is not
+/// RB-1 for `cpu` and `switch.control`. Every store is to the descriptor or the opening word of a sub-buffer that is not
 /// readable while the commit word is `switch.expected` (RB-3).
 #[inline(never)]
 pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
-    hot: &Hot,
+    cpu: &PerCpu,
     generation: u64,
     index: u32,
     switch: &Switch<'_>,
@@ -72,7 +78,7 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             rseq_enter!(),
             "cmp {index:e}, dword ptr fs:[{off} + {index_at}]",
             "jne 44f",
-            "mov {tmp}, qword ptr [{hot} + {generation_at}]",
+            "mov {tmp}, qword ptr [{cpu} + {generation_at}]",
             "cmp rdx, qword ptr [{tmp}]",
             "jne 44f",
             "cmp rsi, qword ptr [{reg}]",
@@ -84,7 +90,7 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             "rdtsc",
             "shl rdx, 32",
             "or rax, rdx",
-            "mov {tmp}, qword ptr [{hot} + {clock}]",
+            "mov {tmp}, qword ptr [{cpu} + {clock}]",
             "mov {tmp}, qword ptr [{tmp}]",
             "sub rax, qword ptr [{tmp} + {counter0}]",
             "imul qword ptr [{tmp} + {scale}]",
@@ -110,7 +116,7 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             "movaps xmmword ptr [{reg}], xmm0",
             rseq_leave!(),
             off = in(reg) rseq_offset(),
-            hot = in(reg) std::ptr::from_ref(hot),
+            cpu = in(reg) std::ptr::from_ref(cpu),
             index = in(reg) index,
             reg = in(reg) switch.control,
             new = in(reg) switch.new,
@@ -124,8 +130,8 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             out("xmm0") _,
             out("xmm1") _,
             index_at = const index_at(C::PLACEMENT),
-            generation_at = const offset_of!(Hot, generation),
-            clock = const offset_of!(Hot, clock),
+            generation_at = const offset_of!(PerCpu, generation),
+            clock = const offset_of!(PerCpu, clock),
             counter = const C::CLOCK.is_counter() as u32,
             ordered = const matches!(C::CLOCK, ClockKind::Ordered) as u32,
             counter0 = const offset_of!(Calibration, counter0),

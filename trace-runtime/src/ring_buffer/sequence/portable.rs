@@ -1,8 +1,8 @@
 //! No sequences: every function declines.
 #![expect(unsafe_code, clippy::extra_unused_type_parameters, reason = "the same signatures as with sequences")]
 
-use super::{Hot, Switch};
-use crate::ring_buffer::{Config, Outcome, Placement};
+use super::{AppendPieces, AppendWords, Appender, PerCpu, Switch};
+use crate::ring_buffer::{Config, Placement};
 use trace_registry::field::Piece;
 
 pub(in crate::ring_buffer) fn index<C: Config>() -> Option<u32> {
@@ -26,27 +26,34 @@ pub(in crate::ring_buffer) fn has_mm_cid() -> bool {
 /// # Safety
 ///
 /// As for the slow path.
-#[inline(always)]
 pub(in crate::ring_buffer) unsafe fn append<C: Config>(
-    hot: *const Hot,
-    generation: u64,
-    ids: u64,
+    appender: &Appender,
     pieces: &[Piece],
     total: usize,
     _: impl FnOnce() -> u64,
-) -> Outcome {
-    let pieces = pieces.as_ptr_range();
-    // SAFETY: the caller's duty; `hot` belongs to a core.
-    unsafe { ((*hot).slow)(hot, generation, ids, pieces.start, pieces.end, total) }
+) -> u8 {
+    // SAFETY: the caller's duty.
+    unsafe { (appender.slow)(appender, pieces.as_ptr(), pieces.len(), total) }
+}
+
+pub(in crate::ring_buffer) fn direct_words<C: Config>(_: usize) -> Option<AppendWords> {
+    None
+}
+
+pub(in crate::ring_buffer) fn direct_pieces<C: Config>() -> Option<AppendPieces> {
+    None
+}
+
+/// Not 0, which would say that records do not carry the thread's ID.
+pub(in crate::ring_buffer) fn tid_offset() -> i32 {
+    1
 }
 
 /// # Safety
 ///
 /// None is needed.
 pub(in crate::ring_buffer) unsafe fn append_extended<C: Config>(
-    _: *const Hot,
-    _: u64,
-    _: u64,
+    _: &Appender,
     _: &[Piece],
     _: usize,
     _: impl FnOnce() -> u64,
@@ -57,7 +64,7 @@ pub(in crate::ring_buffer) unsafe fn append_extended<C: Config>(
 /// # Safety
 ///
 /// None is needed.
-pub(in crate::ring_buffer) unsafe fn switch<C: Config>(_: &Hot, _: u64, _: u32, switch: &Switch<'_>, _: u64) -> bool {
+pub(in crate::ring_buffer) unsafe fn switch<C: Config>(_: &PerCpu, _: u64, _: u32, switch: &Switch<'_>, _: u64) -> bool {
     let Switch { control: _control, expected: _expected, new: _new, stamp_at: _stamp_at, stores: _stores } = switch;
     false
 }
