@@ -54,6 +54,7 @@
 //! ```
 
 mod field;
+mod file;
 mod merge;
 mod packet;
 mod stream;

@@ -2,8 +2,9 @@
 //!
 //! A lexer and a recursive-descent parser for the constructs that tracers write: type aliases, named and inline structures,
 //! enumerations and variants, integers, floating point numbers, texts, arrays and sequences, and the `trace`, `env`, `clock`,
-//! `stream` and `event` blocks. `callsite` blocks and unknown attributes are passed over. What is known but not understood
-//! here (references across scopes, odd float widths) is refused by name, never misread.
+//! `stream` and `event` blocks, in any order. Lengths and tags may stand in earlier structures. `callsite` blocks and unknown
+//! attributes are passed over. What is known but not understood here (several clocks in one stream class, odd float widths) is
+//! refused by name, never misread.
 
 mod lexer;
 mod parser;

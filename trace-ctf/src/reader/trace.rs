@@ -11,7 +11,7 @@ use crate::packet::{HEADER_LEN, PacketHeader};
 use crate::reader::packet::Bytes;
 use crate::reader::{Merge, Packet, Packets};
 use crate::schema::{EventClass, Schema};
-use crate::tsdl::{self, Parser};
+use crate::tsdl::Parser;
 use crate::{Error, Result, metadata};
 
 /// A trace: a directory with a metadata file and stream files.
@@ -83,7 +83,7 @@ impl Trace {
             }
             other => other.map_err(|error| Error::io(&file, error))?,
         };
-        let (declarations, cut) = declarations(&bytes).map_err(|error| error.in_file(&file))?;
+        let (declarations, cut) = super::file::declarations(&bytes).map_err(|error| error.in_file(&file))?;
         let damage = cut.map(|error| error.in_file(&file)).into_iter().collect();
         let mut trace = Self { path: path.to_owned(), declarations: Arc::new(declarations), streams: Vec::new(), damage };
         trace.find_streams()?;
@@ -178,38 +178,6 @@ impl Stream {
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| &**file)
     }
-}
-
-/// Parses metadata; where only its last section is broken, as after a crash of its writer, without that one.
-fn declarations(bytes: &[u8]) -> Result<(Declarations, Option<Error>)> {
-    let text = metadata_text(bytes);
-    let error = match text.and_then(tsdl::parse) {
-        Ok(declarations) => return Ok((declarations, None)),
-        Err(error) => error,
-    };
-    let signature = metadata::SIGNATURE.as_bytes();
-    let last = bytes.windows(signature.len()).rposition(|window| window == signature).unwrap_or_default();
-    match metadata_text(&bytes[..last]).and_then(tsdl::parse) {
-        Ok(declarations) if last > 0 => Ok((declarations, Some(error))),
-        _ => Err(error),
-    }
-}
-
-fn metadata_text(bytes: &[u8]) -> Result<&str> {
-    const PACKETIZED: u32 = 0x75D1_1D57;
-    if let Some(word) = bytes.first_chunk() {
-        if u32::from_le_bytes(*word) == PACKETIZED || u32::from_be_bytes(*word) == PACKETIZED {
-            return Err(Error::unsupported(1, "packetized metadata"));
-        }
-    }
-    if let [0x1E | b'[' | b'{', ..] = bytes {
-        return Err(Error::unsupported(1, "CTF 2 metadata"));
-    }
-    let text = core::str::from_utf8(bytes);
-    text.map_err(|error| {
-        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
-        Error::metadata(line as u32, "not UTF-8")
-    })
 }
 
 /// Decodes packets in memory by a schema that was not written.

@@ -29,6 +29,16 @@ pub(super) struct Input<'p, 't> {
     tokens: Vec<Token<'t>>,
     at: usize,
     pub(super) depth: usize,
+    drafts: Vec<Draft>,
+}
+
+/// An event class that waits for its stream class.
+struct Draft {
+    event: EventClass,
+    /// Its context and its fields.
+    types: [Option<Type>; 2],
+    stream_id: Option<u64>,
+    line: u32,
 }
 
 /// What stands right of an `=`.
@@ -68,7 +78,7 @@ impl Parser {
             self.declarations.big_endian = tokens[start..].windows(3).find_map(order).unwrap_or_default();
         }
         self.scopes.truncate(1);
-        Input { parser: self, tokens, at: 0, depth: 0 }.file()
+        Input { parser: self, tokens, at: 0, depth: 0, drafts: Vec::new() }.file()
     }
 
     /// What has been declared so far.
@@ -119,7 +129,8 @@ impl Input<'_, '_> {
                 _ => self.declaration()?,
             }
         }
-        Ok(())
+        let drafts = core::mem::take(&mut self.drafts);
+        drafts.into_iter().try_for_each(|draft| self.declare_event(draft))
     }
 
     /// A `typealias`, a `typedef`, or a named structure, enumeration or variant.
@@ -182,7 +193,7 @@ impl Input<'_, '_> {
             match (name, item) {
                 ("uuid", Item::Value(Value::Text(text))) => this.parser.declarations.uuid = Some(this.uuid(&text)?),
                 ("packet.header", Item::Type(class)) => {
-                    let root = this.root(class, Scope::PacketHeader, resolve::PACKET_HEADER, &[])?;
+                    let root = this.root(class, this.line(), Scope::PacketHeader, resolve::PACKET_HEADER, &[])?;
                     this.parser.declarations.packet_header = Some(Arc::new(root));
                 }
                 ("major", Item::Value(Value::Number(major))) if major != 1 => {
@@ -249,8 +260,9 @@ impl Input<'_, '_> {
         let [packet_context, event_header, event_context] = types;
         let trace = self.parser.declarations.packet_header.clone();
         let header = (Scope::PacketHeader, trace.as_deref());
+        let line = self.line();
         let root = |class: Option<Type>, scope, roles, earlier: Earlier<'_>| {
-            class.map(|class| self.root(class, scope, roles, earlier)).transpose()
+            class.map(|class| self.root(class, line, scope, roles, earlier)).transpose()
         };
         stream.packet_context = root(packet_context, Scope::PacketContext, resolve::PACKET_CONTEXT, &[header])?;
         let context = (Scope::PacketContext, stream.packet_context.as_ref());
@@ -263,7 +275,6 @@ impl Input<'_, '_> {
         }
         names.dedup();
         if let Some(name) = names.first() {
-            let line = self.line();
             if names.len() > 1 {
                 return Err(Error::unsupported(line, format!("stream class {} with several clocks", stream.id)));
             }
@@ -297,7 +308,13 @@ impl Input<'_, '_> {
             }
             Ok(())
         })?;
-        let line = self.line();
+        self.drafts.push(Draft { event, types, stream_id, line: self.line() });
+        Ok(())
+    }
+
+    /// Adds an event class to its stream class, which may stand behind it.
+    fn declare_event(&mut self, draft: Draft) -> Result<()> {
+        let Draft { mut event, types, stream_id, line } = draft;
         let known = &self.parser.declarations;
         // An event class that names no stream class belongs to the only one.
         let only = if let [only] = &known.streams[..] { only.id } else { 0 };
@@ -313,9 +330,9 @@ impl Input<'_, '_> {
             (Scope::StreamContext, stream.event_context.as_ref()),
         ];
         let [context, fields] = types;
-        event.context = context.map(|class| self.root(class, Scope::EventContext, &[], &earlier)).transpose()?;
+        event.context = context.map(|class| self.root(class, line, Scope::EventContext, &[], &earlier)).transpose()?;
         let earlier: Vec<_> = earlier.into_iter().chain([(Scope::EventContext, event.context.as_ref())]).collect();
-        event.fields = fields.map(|class| self.root(class, Scope::Payload, &[], &earlier)).transpose()?;
+        event.fields = fields.map(|class| self.root(class, line, Scope::Payload, &[], &earlier)).transpose()?;
         drop(earlier);
         drop(stream);
         let streams = &mut self.parser.declarations.streams;
@@ -329,16 +346,16 @@ impl Input<'_, '_> {
         Ok(())
     }
 
-    fn root(&self, class: Type, scope: Scope, roles: &[(&str, Role)], earlier: Earlier<'_>) -> Result<Root> {
-        too_deep(class.extent().1, self.line())?;
+    fn root(&self, class: Type, line: u32, scope: Scope, roles: &[(&str, Role)], earlier: Earlier<'_>) -> Result<Root> {
+        too_deep(class.extent().1, line)?;
         let Type::Structure(mut structure) = class else {
-            return Err(Error::metadata(self.line(), "a structure is needed here"));
+            return Err(Error::metadata(line, "a structure is needed here"));
         };
         resolve::assign(&mut structure, roles, scope == Scope::EventHeader);
         if let [only] = &self.parser.declarations.clocks[..] {
             resolve::map_clock(&mut structure, &only.name);
         }
-        resolve::root(structure, scope, earlier).map_err(|what| Error::metadata(self.line(), what))
+        resolve::root(structure, scope, earlier).map_err(|what| Error::metadata(line, what))
     }
 
     fn uuid(&self, text: &str) -> Result<[u8; 16]> {

@@ -1,0 +1,137 @@
+//! Metadata files: text or JSON, plain or in packets.
+
+use std::borrow::Cow;
+
+use crate::declared::Declarations;
+use crate::{Error, Result, metadata, tsdl};
+
+/// First word of a packet of metadata.
+const PACKET_MAGIC: u32 = 0x75D1_1D57;
+
+/// Bytes in front of what a packet of metadata carries.
+const PACKET_HEADER_LEN: usize = 37;
+
+/// Parses metadata; where only its last section is broken, as after a crash of its writer, without that one.
+pub(super) fn declarations(bytes: &[u8]) -> Result<(Declarations, Option<Error>)> {
+    let (bytes, cut) = unpacked(bytes)?;
+    let error = match text(&bytes).and_then(tsdl::parse) {
+        Ok(declarations) => return Ok((declarations, cut)),
+        Err(error) => error,
+    };
+    let signature = metadata::SIGNATURE.as_bytes();
+    let last = bytes.windows(signature.len()).rposition(|window| window == signature).unwrap_or_default();
+    match text(&bytes[..last]).and_then(tsdl::parse) {
+        Ok(declarations) if last > 0 => Ok((declarations, Some(error))),
+        _ => Err(error),
+    }
+}
+
+/// Joins what the packets of metadata carry, and tells where they end early; other metadata is given as it is.
+fn unpacked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Option<Error>)> {
+    let is_big_endian = match bytes.first_chunk() {
+        Some(word) if u32::from_le_bytes(*word) == PACKET_MAGIC => false,
+        Some(word) if u32::from_be_bytes(*word) == PACKET_MAGIC => true,
+        _ => return Ok((bytes.into(), None)),
+    };
+    let mut joined = Vec::new();
+    let mut rest = bytes;
+    let mut number = 0;
+    while !rest.is_empty() {
+        match packet(rest, is_big_endian) {
+            Ok((content, size)) => {
+                joined.extend(content);
+                rest = &rest[size..];
+                number += 1;
+            }
+            Err(what) => {
+                let line = 1 + joined.iter().filter(|&&byte| byte == b'\n').count() as u32;
+                let at = bytes.len() - rest.len();
+                let error = Error::metadata(line, format!("packet {number} of the metadata, byte {at}: {what}"));
+                return if number == 0 { Err(error) } else { Ok((joined.into(), Some(error))) };
+            }
+        }
+    }
+    Ok((joined.into(), None))
+}
+
+/// What the first of some packets carries, and its size in bytes.
+fn packet(bytes: &[u8], is_big_endian: bool) -> Result<(&[u8], usize), &'static str> {
+    let head = bytes.first_chunk::<PACKET_HEADER_LEN>().ok_or("its header is cut")?;
+    let word = |at: usize| {
+        let bytes = core::array::from_fn(|place| head[at + place]);
+        if is_big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    };
+    if word(0) != PACKET_MAGIC {
+        return Err("no magic number of metadata");
+    }
+    let (content, size) = (word(24) as usize / 8, word(28) as usize / 8);
+    let [compression, encryption, _, major, _] = [head[32], head[33], head[34], head[35], head[36]];
+    if compression != 0 || encryption != 0 {
+        return Err("it is compressed or encrypted");
+    }
+    if !matches!(major, 1 | 2) {
+        return Err("it is of another version of the format");
+    }
+    if content < PACKET_HEADER_LEN || size < content {
+        return Err("its sizes contradict each other");
+    }
+    if bytes.len() < content {
+        return Err("it is cut");
+    }
+    Ok((&bytes[PACKET_HEADER_LEN..content], size.min(bytes.len())))
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    if let [0x1E | b'[' | b'{', ..] = bytes {
+        return Err(Error::unsupported(1, "CTF 2 metadata"));
+    }
+    core::str::from_utf8(bytes).map_err(|error| {
+        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
+        Error::metadata(line as u32, "not UTF-8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Metadata in packets of some content each.
+    fn packed(text: &[u8], content: usize, is_big_endian: bool) -> Vec<u8> {
+        let word = |value: usize| if is_big_endian { (value as u32).to_be_bytes() } else { (value as u32).to_le_bytes() };
+        let mut out = Vec::new();
+        for piece in text.chunks(content) {
+            out.extend(word(PACKET_MAGIC as usize));
+            out.extend([7; 16]);
+            out.extend(word(0));
+            out.extend(word((PACKET_HEADER_LEN + piece.len()) * 8));
+            out.extend(word((PACKET_HEADER_LEN + content + 3) * 8));
+            out.extend([0, 0, 0, 1, 8]);
+            out.extend(piece);
+            out.resize(out.len() + content - piece.len() + 3, 0);
+        }
+        out
+    }
+
+    #[test]
+    fn packets_of_either_byte_order_are_joined() {
+        let text = "/* CTF 1.8 */\ntrace { byte_order = le; };\nstream { };\nevent { name = \"e\"; };\n".as_bytes();
+        for is_big_endian in [false, true] {
+            for content in [1, 7, 1000] {
+                let bytes = packed(text, content, is_big_endian);
+                let (declarations, cut) = declarations(&bytes).unwrap();
+                assert!(cut.is_none());
+                assert_eq!(declarations.events().len(), 1);
+                for length in 0..bytes.len() {
+                    let _ = super::declarations(&bytes[..length]);
+                }
+            }
+        }
+        let mut bytes = packed(text, 30, false);
+        bytes.extend([0; 5]);
+        let (_, cut) = declarations(&bytes).unwrap();
+        assert!(cut.unwrap().to_string().contains("its header is cut"));
+        let mut bytes = packed(text, 1000, false);
+        bytes[32] = 1;
+        assert!(declarations(&bytes).unwrap_err().is_metadata());
+    }
+}
