@@ -111,5 +111,6 @@ pub(crate) fn remedy(error: &trace_ctf::Error) -> &'static str {
 
 /// Tells something on the standard error stream, as well as that is possible.
 pub(crate) fn complain(what: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "ringtrace: {what}");
+    // One write, so that what others write to the same place stands before or behind it.
+    let _ = io::stderr().lock().write_all(format!("ringtrace: {what}\n").as_bytes());
 }

@@ -81,7 +81,9 @@ fn stranger() {
 fn public_copy(place: &Place) -> PathBuf {
     let copy = place.here().join("copy");
     fs::set_permissions(place.here(), fs::Permissions::from_mode(0o755)).expect("its mode");
-    fs::copy(std::env::current_exe().expect("a path"), &copy).expect("it is copied");
+    // By a process of its own: a descriptor that a child of another test inherits would keep the file busy.
+    let copied = Command::new("cp").arg(std::env::current_exe().expect("a path")).arg(&copy).status();
+    assert!(copied.expect("cp").success());
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("its mode");
     copy
 }
@@ -169,11 +171,14 @@ fn a_directory_that_another_user_planted_is_not_used() {
     for plant in plant {
         plant(&planted, &elsewhere).expect("it is planted");
         let mut command = place.command(std::env::current_exe().expect("a path"));
+        let parent = planted.parent().expect("one");
         command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM).env("RINGTRACE", "print");
+        command.env_remove("RINGTRACE_DIR").env("XDG_RUNTIME_DIR", parent);
         let output = command.stdin(Stdio::null()).output().expect("it starts");
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(fs::read_dir(&planted).expect("it").next().is_none(), "something was put there");
-        let output = place.command(env!("CARGO_BIN_EXE_ringtrace")).arg("ps").output().expect("it starts");
+        let mut command = place.command(env!("CARGO_BIN_EXE_ringtrace"));
+        let output = command.arg("ps").env_remove("RINGTRACE_DIR").env("XDG_RUNTIME_DIR", parent).output().expect("it starts");
         assert!(text(&output.stderr).contains("somebody may have put it there"), "{}", text(&output.stderr));
         fs::remove_dir(&planted).or_else(|_| fs::remove_file(&planted)).expect("it goes");
     }

@@ -1,7 +1,8 @@
 //! Where the files of a program lie while it runs.
 //!
 //! ```text
-//! $XDG_RUNTIME_DIR/ringtrace/        0700, the user's own; else /dev/shm/ringtrace-UID/, else /tmp/ringtrace-UID/
+//! $XDG_RUNTIME_DIR/ringtrace/        0700, the user's own; else /dev/shm/ringtrace-UID/, else /tmp/ringtrace-UID/;
+//!                                    where RINGTRACE_DIR is set, that directory and no other
 //!   PID-STARTTIME-ID/                0700, one process image; ID: 8 random hexadecimal digits
 //!     control                        0600, the agent's socket
 //!     SESSION/…                      rings and journal of a session
@@ -31,17 +32,28 @@ pub const SOCKET: &str = "control";
 /// Its name until it listens.
 const UNFINISHED: &str = "control.new";
 
-/// Returns the directories that may hold the user's process images, the best first.
+/// Returns the directories that may hold the user's process images, the best first: the one that the environment variable
+/// `RINGTRACE_DIR` names, and no other then; else those of the table above.
 pub fn bases() -> Vec<PathBuf> {
+    if let Some(chosen) = chosen() {
+        return vec![chosen];
+    }
     let uid = rustix::process::geteuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|d| Path::new(&d).join("ringtrace"));
     let shared = ["/dev/shm", "/tmp"].map(|parent| PathBuf::from(format!("{parent}/ringtrace-{uid}")));
     runtime.into_iter().filter(|d| d.is_absolute()).chain(shared).collect()
 }
 
+fn chosen() -> Option<PathBuf> {
+    std::env::var_os("RINGTRACE_DIR").map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
 /// Returns where to look for programs: [`bases`], and where those of the user's other sessions put themselves.
 pub fn searched() -> Vec<PathBuf> {
     let mut found = bases();
+    if chosen().is_some() {
+        return found;
+    }
     let login = PathBuf::from(format!("/run/user/{}/ringtrace", rustix::process::geteuid().as_raw()));
     if !found.contains(&login) {
         found.push(login);

@@ -33,7 +33,7 @@ impl Place {
 
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(self.here()).env("XDG_RUNTIME_DIR", self.runtime.path());
+        command.current_dir(self.here()).env("RINGTRACE_DIR", self.runtime());
         command.env_remove("RINGTRACE").env_remove("NO_COLOR").env("RUST_BACKTRACE", "0");
         command
     }
