@@ -1,0 +1,347 @@
+//! The host-safety contract: with tracing, with an active session or without one, a program behaves as without tracing.
+//!
+//! Each test is a program of its own that does something to which tracers have objected. It is run three times: without any
+//! call of the run time, after `init()`, and after `init()` with a session of everything. What it prints and how it ends must
+//! be the same. What a setuid program does is in `trace-cli/tests/strangers.rs`, and what becomes of files and descriptors in
+//! `tests/host_files.rs`.
+#![expect(unsafe_code, reason = "does what programs do to themselves")]
+
+mod common;
+
+use ringtrace::tracepoint;
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[tracepoint(record)]
+fn happened(number: u64, text: &str);
+
+const MODE: &str = "RINGTRACE_TEST_MODE";
+
+/// A scenario: `begin` calls `init()` where the mode says so.
+type Scenario = fn(begin: &dyn Fn());
+
+/// Runs a scenario in each mode, and compares.
+fn compare(name: &str, scenario: Scenario) {
+    if common::is_child(name) {
+        println!(); // behind what the harness begins a line with
+        let traces = std::env::var(MODE).is_ok_and(|mode| mode != "without");
+        scenario(&|| {
+            if traces {
+                ringtrace::init();
+            }
+            happened(1, "begun");
+        });
+        return;
+    }
+    let mut seen = Vec::new();
+    for mode in ["without", "init", "session"] {
+        let here = tempfile::tempdir().expect("a directory");
+        let runtime = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+        let mut command = common::child(name);
+        command.current_dir(here.path()).env(MODE, mode).env("RUST_BACKTRACE", "0").env("TMPDIR", here.path());
+        command.env("RINGTRACE_DIR", runtime.path().join("ringtrace")).env_remove("RINGTRACE");
+        if mode == "session" {
+            command.env("RINGTRACE", "1; memory 4M; output trace; context vtid,thread-name");
+        }
+        let output = command.stdin(Stdio::null()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        // The harness tells the time.
+        let lines: Vec<String> = said.lines().filter(|l| l.starts_with("= ")).map(str::to_owned).collect();
+        seen.push((
+            mode,
+            output.status.code(),
+            output.status.signal(),
+            lines,
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        ));
+    }
+    for other in &seen[1..] {
+        assert_eq!((&seen[0].1, &seen[0].2, &seen[0].3), (&other.1, &other.2, &other.3), "{}: {}", other.0, other.4);
+    }
+    assert!(!seen[0].3.is_empty(), "it said nothing: {}", seen[0].4);
+}
+
+macro_rules! scenarios {
+    ($($(#[$doc:meta])* $name:ident: $scenario:expr;)*) => {
+        $(#[test] $(#[$doc])* fn $name() { compare(stringify!($name), $scenario); })*
+    };
+}
+
+fn fire_in_threads() {
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || (0..1000).for_each(|number| happened(number, if thread == 0 { "first" } else { "other" })));
+        }
+    });
+}
+
+/// A line of this thread's status.
+fn status(key: &str) -> String {
+    let status = fs::read_to_string("/proc/thread-self/status").expect("it");
+    status.lines().find(|line| line.starts_with(key)).map(str::to_owned).unwrap_or_default()
+}
+
+fn wait(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: `status` is written.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(waited, pid);
+    status
+}
+
+scenarios! {
+    signal_dispositions_and_masks_are_the_programs: |begin| {
+        begin();
+        fire_in_threads();
+        for key in ["SigCgt", "SigIgn", "SigBlk"] {
+            println!("= {}", status(key));
+        }
+    };
+
+    signals_are_handled_by_the_programs_threads: |begin| {
+        begin();
+        fire_in_threads();
+        for task in fs::read_dir("/proc/self/task").expect("it").flatten() {
+            let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let blocked = status.lines().find_map(|l| l.strip_prefix("SigBlk:")).unwrap_or_default().trim().to_owned();
+            // All that can be blocked: not SIGKILL, SIGSTOP and the two that the C library keeps for itself.
+            assert!(!name.starts_with("ringtrace") || u64::from_str_radix(&blocked, 16).is_ok_and(|b| b | 0x1_8004_0100 == u64::MAX), "{name} {blocked}");
+        }
+        println!("= checked");
+    };
+
+    no_panic_hook: |begin| {
+        begin();
+        let result = std::thread::spawn(|| panic!("as the test wants it")).join();
+        println!("= {}", result.is_err());
+    };
+
+    exec_inherits_nothing: |begin| {
+        begin();
+        fire_in_threads();
+        let script = "echo \"= $(ls /proc/self/fd | wc -w) $(grep -E 'SigBlk|SigIgn' /proc/self/status | tr '\\n' ' ')\"";
+        let error = Command::new("sh").args(["-c", script]).exec();
+        println!("= {error}");
+    };
+
+    commands_run_as_ever: |begin| {
+        begin();
+        let output = Command::new("sh").args(["-c", "ls /proc/self/fd | wc -w; exit 3"]).output().expect("sh");
+        println!("= {:?} {:?}", output.status.code(), String::from_utf8_lossy(&output.stdout));
+    };
+
+    a_daemon: |begin| {
+        begin();
+        fire_in_threads();
+        let mut ends = [0; 2];
+        // SAFETY: two descriptors are written.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        // SAFETY: fork, and in the child what programs do to become daemons.
+        unsafe {
+            if libc::fork() == 0 {
+                libc::setsid();
+                if libc::fork() != 0 {
+                    libc::_exit(0);
+                }
+                let _ = std::env::set_current_dir("/");
+                happened(2, "in the daemon");
+                let sum: u64 = std::thread::spawn(|| (0..100).inspect(|n| happened(*n, "in its thread")).sum()).join().unwrap_or(0);
+                libc::write(ends[1], std::ptr::from_ref(&sum).cast(), 8);
+                // Through all that is to be done at exit.
+                libc::exit(0);
+            }
+            let mut sum = 0_u64;
+            assert_eq!(libc::read(ends[0], (&raw mut sum).cast(), 8), 8);
+            println!("= {sum}");
+        }
+        happened(3, "in the parent");
+    };
+
+    forks_while_threads_fire: |begin| {
+        begin();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        happened(1, "busy");
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            for round in 0..20 {
+                // SAFETY: the child only fires a tracepoint and exits: by fork(2) of the C library, and by the system call.
+                let pid = unsafe { if round % 2 == 0 { libc::fork() } else { libc::syscall(libc::SYS_fork) as i32 } };
+                if pid == 0 {
+                    happened(9, "in a child");
+                    // SAFETY: ends the child.
+                    unsafe { libc::_exit(5) };
+                }
+                let status = wait(pid);
+                println!("= {} {}", libc::WIFEXITED(status), libc::WEXITSTATUS(status));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    };
+
+    exit_while_threads_fire: |begin| {
+        begin();
+        for _ in 0..2 {
+            std::thread::spawn(|| loop {
+                happened(1, "busy");
+                std::thread::yield_now();
+            });
+        }
+        println!("= exits");
+        std::process::exit(7);
+    };
+
+    abort: |begin| {
+        begin();
+        fire_in_threads();
+        println!("= aborts");
+        std::process::abort();
+    };
+
+    a_stack_overflow_in_a_traced_thread: |begin| {
+        begin();
+        println!("= overflows");
+        let deep = std::thread::Builder::new().stack_size(256 << 10).spawn(|| descend(0));
+        let _ = deep.expect("a thread").join();
+    };
+
+    destructors_of_threads: |begin| {
+        begin();
+        for thread in 0..20 {
+            std::thread::spawn(move || LAST.set(Some(Last(thread)))).join().expect("it ends");
+        }
+        println!("= ended");
+    };
+
+    no_free_descriptors: |begin| {
+        limit(libc::RLIMIT_NOFILE, 3);
+        begin();
+        fire_in_threads();
+        println!("= {:?}", fs::File::open("/dev/null").err().and_then(|e| e.raw_os_error()));
+        limit(libc::RLIMIT_NOFILE, 100);
+        println!("= {}", fs::File::open("/dev/null").is_ok());
+    };
+
+    no_file_may_grow: |begin| {
+        // With SIGXFSZ as it is at first: a write beyond the limit would end the program.
+        limit(libc::RLIMIT_FSIZE, 0);
+        begin();
+        fire_in_threads();
+        println!("= alive");
+    };
+
+    no_memory_to_lock_and_no_core: |begin| {
+        limit(libc::RLIMIT_MEMLOCK, 0);
+        limit(libc::RLIMIT_CORE, 0);
+        begin();
+        fire_in_threads();
+        println!("= alive");
+    };
+
+    a_read_only_place: |begin| {
+        std::env::set_current_dir("/proc").expect("it can be entered");
+        // SAFETY: there is one thread that reads the environment.
+        unsafe { std::env::set_var("RINGTRACE_DIR", "/proc/nowhere") };
+        begin();
+        fire_in_threads();
+        println!("= alive");
+    };
+
+    affinity_changes: |begin| {
+        begin();
+        let set = |cpus: &[usize]| {
+            // SAFETY: a set of this thread's own.
+            unsafe {
+                let mut mask: libc::cpu_set_t = std::mem::zeroed();
+                cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut mask));
+                libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask)
+            }
+        };
+        fire_in_threads();
+        println!("= {}", set(&[0]));
+        fire_in_threads();
+        println!("= {}", status("Cpus_allowed:"));
+        println!("= {}", set(&[0, 1]));
+        fire_in_threads();
+    };
+
+    seccomp_refuses_what_tracing_wants: |begin| {
+        // Not rseq(2): the C library itself ends a program in which that fails.
+        refuse(&[libc::SYS_membarrier, libc::SYS_memfd_create, libc::SYS_socket, libc::SYS_fallocate]);
+        begin();
+        fire_in_threads();
+        println!("= alive");
+    };
+
+    everything_is_closed: |begin| {
+        begin();
+        fire_in_threads();
+        // SAFETY: nothing of the test's is open but the standard streams.
+        let closed = (3..1024).filter(|descriptor| unsafe { libc::close(*descriptor) } == 0).count();
+        assert!(closed < 1000);
+        let file = fs::File::create("own").expect("a file");
+        println!("= {}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        fire_in_threads();
+        std::io::Write::write_all(&mut &file, b"own content").expect("it is written");
+        println!("= {}", fs::read_to_string("own").expect("it is read"));
+    };
+}
+
+struct Last(u64);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        happened(self.0, "at the end of a thread");
+    }
+}
+
+thread_local! {
+    static LAST: Cell<Option<Last>> = const { Cell::new(None) };
+}
+
+#[inline(never)]
+#[expect(unconditional_recursion, reason = "the stack is to overflow")]
+fn descend(depth: u64) -> u64 {
+    happened(depth, "deeper");
+    std::hint::black_box(descend(std::hint::black_box(depth + 1)) + 1)
+}
+
+fn limit(what: libc::__rlimit_resource_t, value: u64) {
+    // SAFETY: the structure is complete; limits of this process.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(what, &raw mut limit);
+        limit.rlim_cur = value.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(what, &raw const limit), 0);
+    }
+}
+
+/// System calls that fail with EPERM from now on, in all threads.
+fn refuse(calls: &[i64]) {
+    // seccomp(2), `<linux/bpf_common.h>`: load the number of the call; refuse where it is one of these, else allow.
+    let load = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
+    let allow = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+    let refuse = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | libc::EPERM as u32 };
+    let mut program = vec![load];
+    for call in calls {
+        program.push(libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: *call as u32 });
+        program.push(refuse);
+    }
+    program.push(allow);
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the program lives until the call returns; it concerns this process.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::syscall(libc::SYS_seccomp, 1, 1, &raw const program), 0);
+    }
+}
