@@ -99,3 +99,8 @@ macro_rules! fire {
 #[cfg(all(doctest, feature = "runtime"))]
 #[doc = include_str!("../docs/guide.md")]
 mod guide {}
+
+/// The rules' code, compiled and run.
+#[cfg(all(doctest, feature = "runtime"))]
+#[doc = include_str!("../docs/rules.md")]
+mod rules {}

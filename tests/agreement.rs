@@ -319,7 +319,7 @@ fn both_readers_agree() {
             }
         }
     }
-    let context = Context::VTID | Context::CPU;
+    let context = Context::VTID | Context::CPU | Context::NESTING;
     for clock in [Clock::Ordered, Clock::Os] {
         let path = directory.path().join(format!("{clock:?}"));
         run(&Case { overwrite: false, large: false, threads: 2, fallback: 1, clock, context }, &path);

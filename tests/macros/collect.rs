@@ -4,6 +4,7 @@ use ringtrace::{ProbeDescriptor, Tracepoint};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::{Mutex, Once};
+use trace_registry::condition::Conditional;
 use trace_registry::field::{Finished, Piece};
 use trace_registry::probe::{Entry, Functions, Loss, Own, Target};
 use trace_registry::read_side::{self, CpuCounters, Header};
@@ -116,7 +117,7 @@ pub(crate) fn attach<T: Tracepoint>(channels: &[Channel]) {
     };
     let mut list = None;
     for probe in probes::<T>().into_iter().rev() {
-        let targets = channels.iter().map(|channel| target(channel, probe)).collect();
+        let targets = channels.iter().map(|channel| Conditional::always(target(channel, probe))).collect();
         list = Some(Box::new(Entry::new(probe, targets, list)));
     }
     // The lists are never freed, so that no test needs a grace period.

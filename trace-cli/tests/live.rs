@@ -268,7 +268,7 @@ fn what_cannot_be_done_says_why() {
         (&["session", "create", "lost", "-o", "/proc/nowhere"], &["/proc/nowhere"]),
         (&["session", "destroy", "nobody"], &["no session is called `nobody`; there are: taken"]),
         (&["session", "show", "nobody"], &["no session is called `nobody`"]),
-        (&["enable", "-s", "taken", "live:* levle info"], &["expected `level`", "^"]),
+        (&["enable", "-s", "taken", "live:* levle info"], &["found `levle`", "^^^^^"]),
         (&["enable", "-s", "taken", "cuonted"], &["no probe is called `cuonted`; did you mean `live:counted`?"]),
         (&["enable", "-s", "taken", "unprobed"], &["live:unprobed is declared at", "no probe for it is linked"]),
         (&["disable", "counted"], &["no session is called `default`"]),

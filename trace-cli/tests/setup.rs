@@ -145,7 +145,7 @@ fn the_environment_is_read_once_and_its_mistakes_are_shown() {
         ("counted; memory lots", &["`lots` is no size", "\n  counted; memory lots\n                  ^\n"]),
         ("overwrite; cuonted", &["did you mean `setup:counted`?", "\n  overwrite; cuonted\n             ^\n"]),
         ("unprobed", &["setup:unprobed is declared at", "no probe for it is linked"]),
-        ("counted lvel info", &["expected `level`", "\n  counted lvel info\n          ^\n"]),
+        ("counted lvel info", &["found `lvel`", "\n  counted lvel info\n          ^\n"]),
     ] {
         let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));
         command.args([PROGRAM, "--exact"]).env("RINGTRACE_TEST_CHILD", PROGRAM).env("RINGTRACE", value).stdin(Stdio::null());

@@ -332,6 +332,12 @@ pub struct SessionState {
     pub lost: Losses,
     /// Recorded events of which a value was cut to fit.
     pub cut: u64,
+    /// Events that filters of its rules rejected.
+    #[serde(default)]
+    pub filtered: u64,
+    /// Events that limits of its rules did not let through.
+    #[serde(default)]
+    pub limited: u64,
     /// What it found questionable.
     pub warnings: Vec<String>,
     /// Why it can record no more.

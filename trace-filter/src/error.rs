@@ -1,4 +1,5 @@
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::ops::Range;
@@ -44,6 +45,17 @@ impl Error {
     #[must_use]
     pub fn within(self, text: &str, offset: usize) -> Error {
         Error { text: text.to_owned(), span: self.span.start + offset..self.span.end + offset, ..self }
+    }
+
+    /// The same error, said of the event called `name`.
+    #[must_use]
+    pub fn about(self, name: &str) -> Error {
+        Error { problem: format!("{name}: {}", self.problem), ..self }
+    }
+
+    /// Returns the text that the [span](Self::span) is of.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Returns the problem, in one line.

@@ -5,6 +5,7 @@
 //! | [`tracepoint`] | the gate, the descriptor of a tracepoint, the emitter |
 //! | [`probe`] | the descriptor of a probe, the probe list that a gate points to, what a probe may return |
 //! | [`field`], [`event`] | field classes, event classes, and how a value becomes bytes |
+//! | [`condition`] | which events of a probe a target takes |
 //! | [`per_cpu`] | counters of what was not recorded on purpose |
 //! | [`read_side`] | the read side of the probe lists (RCU) |
 //! | [`registry`] | collection, look-up by name, suffix and glob, duplicate names |
@@ -20,6 +21,7 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+pub mod condition;
 pub mod event;
 pub mod event_id;
 pub mod field;

@@ -1,6 +1,7 @@
 //! Probes: their descriptors, the list that a gate points to, and what a probe may return.
 #![expect(unsafe_code, reason = "lists are reached by address, and probe functions are stored without their type")]
 
+use crate::condition::Conditional;
 use crate::event::{Event, EventClass};
 use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Piece, Sizes, Storage, WORDS};
 use crate::level::Level;
@@ -8,6 +9,7 @@ use crate::name::Name;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::tracepoint::{Location, Tracepoint, TracepointDescriptor};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
@@ -156,7 +158,10 @@ pub struct Entry {
     /// Null once the probe panicked.
     function: AtomicPtr<()>,
     next: Option<Box<Entry>>,
+    /// Where all events go.
     targets: Box<[Target]>,
+    /// In place of `targets`, if one of them takes some events only.
+    conditional: Box<[Conditional]>,
     probe: &'static ProbeDescriptor,
 }
 
@@ -164,8 +169,18 @@ static_assertions::assert_impl_all!(Entry: Send, Sync);
 
 impl Entry {
     /// Makes an entry in front of others. With no target the probe runs, and what it returns goes nowhere.
-    pub fn new(probe: &'static ProbeDescriptor, targets: Box<[Target]>, next: Option<Box<Entry>>) -> Entry {
-        Entry { function: AtomicPtr::new((probe.function)().cast_mut()), next, targets, probe }
+    pub fn new(probe: &'static ProbeDescriptor, targets: Vec<Conditional>, next: Option<Box<Entry>>) -> Entry {
+        let (targets, conditional) = match targets.iter().any(Conditional::is_conditional) {
+            true => (Vec::new(), targets),
+            false => (targets.into_iter().map(|c| c.target).collect(), Vec::new()),
+        };
+        Entry {
+            function: AtomicPtr::new((probe.function)().cast_mut()),
+            next,
+            targets: targets.into(),
+            conditional: conditional.into(),
+            probe,
+        }
     }
 
     /// Returns the entry behind this one.
@@ -179,9 +194,9 @@ impl Entry {
         self.probe
     }
 
-    /// Returns the targets.
-    pub fn targets(&self) -> &[Target] {
-        &self.targets
+    /// Returns all targets.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.targets.iter().chain(self.conditional.iter().map(|c| &c.target))
     }
 
     /// Returns the function, or null once the probe panicked.
@@ -224,7 +239,7 @@ impl Entry {
 
     /// Counts one firing as lost in each target.
     pub fn lose(&self, loss: Loss) {
-        for target in &self.targets {
+        for target in self.targets() {
             target.lose(loss);
         }
     }
@@ -271,7 +286,10 @@ impl<E: Event> ProbeOutput for E {
     const LEAST: usize = E::SIZES.least;
     #[inline(always)]
     fn record(self, entry: &Entry) {
-        record(&self, &entry.targets);
+        match &*entry.targets {
+            [only] => record(&self, core::slice::from_ref(only)),
+            _ => record_elsewhere(self, entry),
+        }
     }
 }
 
@@ -295,6 +313,28 @@ impl ProbeOutput for () {
 
 const SMALL_STAGED: usize = 64;
 const SMALL_PIECES: usize = 6;
+
+/// Records `event` where its entry has not one target that takes all.
+///
+/// The event comes by value, so that where events live in registers they stay there; and what is rejected by the bounds of the
+/// only target, the commonest condition, saves the rest.
+#[inline(never)]
+fn record_elsewhere<E: Event>(event: E, entry: &Entry) {
+    match &*entry.conditional {
+        [only] if !only.is_within_bounds(&event) => only.count_filtered(),
+        [] => record(&event, &entry.targets),
+        targets => record_those(event, targets),
+    }
+}
+
+#[inline(never)]
+fn record_those<E: Event>(event: E, targets: &[Conditional]) {
+    for conditional in targets {
+        if conditional.accepts(&event) {
+            record(&event, core::slice::from_ref(&conditional.target));
+        }
+    }
+}
 
 /// Encodes `event` and appends it to every target: once for those that share a limit, and redact it or do not.
 #[inline(always)]

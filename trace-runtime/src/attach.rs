@@ -5,7 +5,9 @@
 
 #![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
 use crate::agent::Counter;
+use crate::condition::{self, Progress};
 use crate::error::{Error, Kind, Result};
+use crate::process;
 use crate::rcu;
 use crate::recording::Recording;
 use crate::rule::Rule;
@@ -13,7 +15,8 @@ use arc_swap::ArcSwap;
 use once_cell::race::OnceBox;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use trace_registry::probe::{Entry, Target};
+use trace_registry::condition::Conditional;
+use trace_registry::probe::Entry;
 use trace_registry::registry::{self, Match};
 use trace_registry::sync::Ordering;
 use trace_registry::{ProbeDescriptor, TracepointDescriptor};
@@ -112,7 +115,7 @@ impl Control {
         // From the last to the first, each in front of those behind it.
         for named in site.probes.iter().rev().filter(|p| !self.is_detached(p.probe)) {
             let mut wanted = false;
-            let mut targets: Vec<Target> = Vec::new();
+            let mut targets: Vec<Conditional> = Vec::new();
             for session in sessions.iter().filter(|s| s.is_recording()) {
                 if session.wants(named) {
                     wanted = true;
@@ -121,10 +124,10 @@ impl Control {
             }
             for (_, counter) in self.watched.iter().filter(|(probe, _)| *probe == address(named)) {
                 wanted = true;
-                targets.push(counter.target());
+                targets.push(Conditional::always(counter.target()));
             }
             if wanted {
-                list = Some(Box::new(Entry::new(named.probe, targets.into_boxed_slice(), list)));
+                list = Some(Box::new(Entry::new(named.probe, targets, list)));
             }
         }
         list
@@ -169,6 +172,21 @@ fn retire_list(list: *mut Entry) -> usize {
     }
     // SAFETY: `publish` made it by `Box::into_raw` and returned it once; readers may still have it, hence the grace period.
     rcu::retire(unsafe { Box::from_raw(list) })
+}
+
+/// Parses rules, and looks up what they stand for.
+///
+/// # Errors
+///
+/// As for [`resolve`]; [`Error::is_rule`] too where a filter fits none of the events that its rule matches.
+pub(crate) fn rules(text: &str, exclude: bool, redact: bool, warnings: &mut Vec<String>) -> Result<Vec<Rule>> {
+    let mut rules = Rule::parse_all(text, exclude)?;
+    for rule in &mut rules {
+        resolve(rule, warnings)?;
+        rule.progress = Some(Arc::new(Progress::new(rule, process::current()?.cpu_limit)));
+        condition::check(rule, text, probes().filter(|p| rule.matches(p.probe, &p.name)), redact, warnings)?;
+    }
+    Ok(rules)
 }
 
 /// Checks what a rule stands for now.
@@ -221,9 +239,14 @@ fn unprobed(rule: &Rule) -> Vec<String> {
     }
 }
 
+/// The last rule that matches the probe, if it takes it.
+pub(crate) fn deciding<'r>(rules: &'r [Rule], probe: &NamedProbe) -> Option<&'r Rule> {
+    rules.iter().rev().find(|r| r.matches(probe.probe, &probe.name)).filter(|r| !r.excludes)
+}
+
 /// Whether the last rule that matches takes the probe.
 pub(crate) fn decides(rules: &[Rule], probe: &NamedProbe) -> bool {
-    rules.iter().rev().find(|r| r.matches(probe.probe, &probe.name)).is_some_and(|r| !r.excludes)
+    deciding(rules, probe).is_some()
 }
 
 /// What to say of probes that go by one name, where the rules take that name.

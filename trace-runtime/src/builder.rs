@@ -6,7 +6,6 @@ use crate::context::Context;
 use crate::error::{Kind, Result};
 use crate::process;
 use crate::recording::Recording;
-use crate::rule::Rule;
 use crate::session::Session;
 use crate::sys;
 use std::path::PathBuf;
@@ -182,10 +181,7 @@ impl Builder {
         let mut warnings = Vec::new();
         let mut rules = Vec::new();
         for text in &self.rules {
-            for mut rule in Rule::parse_all(text)? {
-                attach::resolve(&mut rule, &mut warnings)?;
-                rules.push(rule);
-            }
+            rules.extend(attach::rules(text, false, !self.sensitive, &mut warnings)?);
         }
         warnings.extend(attach::duplicates(&rules));
         let mut control = attach::control();

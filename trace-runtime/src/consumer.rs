@@ -176,6 +176,7 @@ impl Consumer {
         }
         let mut fullness = 0;
         for session in attach::sessions().iter().filter(|s| s.is_recording()) {
+            session.tick(Instant::now());
             fullness = fullness.max(session.round(cut).fullness);
         }
         self.interval = match fullness {

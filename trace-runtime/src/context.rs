@@ -1,4 +1,5 @@
 use crate::process::{self, Process};
+use crate::provider::{self, Provider};
 use std::ops::BitOr;
 use trace_ctf::schema as ctf;
 use trace_registry::field::Finished;
@@ -11,40 +12,95 @@ use trace_registry::field::Finished;
 /// assert!(both.contains(Context::CPU) && !both.contains(Context::VPID));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context(u8);
+pub struct Context(u16);
 
 impl Context {
     /// None: the smallest records.
     pub const NONE: Context = Context(0);
-    /// Thread ID, 4 bytes. The default.
+    /// Thread ID, 4 bytes. The default. A load for each event; in a thread's first event, a system call.
     pub const VTID: Context = Context(1);
-    /// Process ID, 4 bytes.
+    /// Process ID, 4 bytes. A load for each event. The trace's environment has it too.
     pub const VPID: Context = Context(2);
-    /// CPU, 4 bytes. The rings are per CPU and their packets say which, so this is for rings by concurrency ID.
+    /// CPU, 4 bytes. A load for each event. The rings are per CPU and their packets say which, so this is for rings by
+    /// concurrency ID.
     pub const CPU: Context = Context(4);
     /// Names of the threads: not in each record, but as `ringtrace:thread_name` events by thread ID. Implies [`VTID`](Self::VTID).
+    /// Costs events nothing: the consumer's thread looks the names up, ten times a second.
     pub const THREAD_NAME: Context = Context(8 | 1);
+    /// Number of other tracepoints that the thread is inside of, 4 bytes: 0 in ordinary code, more in events of probes, signal
+    /// handlers and allocators that run during an event. Some nanoseconds for each event.
+    pub const NESTING: Context = Context(16);
+
+    /// The first of the program's own.
+    const PROVIDED: u16 = 32;
+
+    /// Registers a context field of the program's own, 8 bytes: `provide` says its value, for each event of sessions that record
+    /// it, and for filters that name it, `$ctx.NAME`. A program has at most 4; the same name and function may be registered
+    /// again. Each event costs the call, and some nanoseconds.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), trace_runtime::Error> {
+    /// # use trace_runtime::{Context, Session};
+    /// thread_local!(static REQUEST: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+    ///
+    /// let request = Context::provide("request", || REQUEST.try_with(|r| r.get()).unwrap_or(0))?;
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// let session = Session::builder("requests")
+    ///     .enable("* if $ctx.request > 0")
+    ///     .context(Context::VTID | request)
+    /// #   .output(directory.path().join("trace"))
+    ///     .start()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A name that is no identifier, is that of a field there is, or was registered with another function; or a fifth field.
+    ///
+    /// # Signal safety
+    ///
+    /// `provide` runs on the event path, also in signal handlers and allocators where tracepoints are: it must not allocate,
+    /// lock, block or panic, nor use thread-local storage that initialises itself or has a destructor.
+    pub fn provide(name: &'static str, provide: fn() -> u64) -> crate::Result<Context> {
+        provider::register(name, provide).map(|number| Context(Self::PROVIDED << number))
+    }
+
+    /// The fields of the program's own that this has, by number.
+    fn provided(self) -> impl Iterator<Item = &'static Provider> {
+        provider::providers().enumerate().filter(move |(i, _)| self.0 & (Self::PROVIDED << i) != 0).map(|(_, p)| p)
+    }
 
     /// By name, as the command and the environment spell them.
-    const NAMES: [(&'static str, Context); 4] =
-        [("vtid", Self::VTID), ("vpid", Self::VPID), ("cpu", Self::CPU), ("thread-name", Self::THREAD_NAME)];
+    const NAMES: [(&'static str, Context); 5] = [
+        ("vtid", Self::VTID),
+        ("vpid", Self::VPID),
+        ("cpu", Self::CPU),
+        ("thread-name", Self::THREAD_NAME),
+        ("nesting", Self::NESTING),
+    ];
+
+    /// All there are, by name.
+    fn known() -> impl Iterator<Item = (&'static str, Context)> {
+        let provided = provider::providers().enumerate().map(|(i, p)| (p.name, Context(Self::PROVIDED << i)));
+        Self::NAMES.into_iter().chain(provided)
+    }
 
     /// Returns the fields of these names; `none` is one for none.
     pub(crate) fn named<'a>(names: impl Iterator<Item = &'a str>) -> Result<Context, String> {
         let mut context = Context::NONE;
         for name in names.filter(|n| *n != "none") {
-            let Some((_, field)) = Self::NAMES.iter().find(|(known, _)| *known == name) else {
-                let known: Vec<&str> = Self::NAMES.iter().map(|(known, _)| *known).collect();
+            let Some((_, field)) = Self::known().find(|(known, _)| *known == name) else {
+                let known: Vec<&str> = Self::known().map(|(known, _)| known).collect();
                 return Err(format!("no context field is called `{name}`; there are {}, none", known.join(", ")));
             };
-            context = context | *field;
+            context = context | field;
         }
         Ok(context)
     }
 
     /// Returns the names of the fields.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.iter().filter(move |(_, field)| self.contains(*field)).map(|(name, _)| *name)
+        Self::known().filter(move |(_, field)| self.contains(*field)).map(|(name, _)| name)
     }
 
     /// Whether all of `other` is part of this.
@@ -52,13 +108,14 @@ impl Context {
         self.0 & other.0 == other.0
     }
 
-    /// The fields of the stream class, in the order in which records have them.
+    /// The fields of the stream class, in the order in which records have them: the CPU last, which the consumer adds to records
+    /// of the fallback region.
     pub(crate) fn fields(self) -> Vec<ctf::Field> {
-        let all = [(Context::VPID, "vpid"), (Context::VTID, "vtid"), (Context::CPU, "cpu")];
-        all.into_iter()
-            .filter(|(c, _)| self.contains(*c))
-            .map(|(_, name)| ctf::Field::new(name, ctf::FieldClass::signed(32)))
-            .collect()
+        let number = |name| ctf::Field::new(name, ctf::FieldClass::signed(32));
+        let one = |context, name| self.contains(context).then(|| number(name));
+        let first = [one(Context::VPID, "vpid"), one(Context::VTID, "vtid"), one(Context::NESTING, "nesting")];
+        let provided = self.provided().map(|p| ctf::Field::new(p.name, ctf::FieldClass::unsigned(64)));
+        first.into_iter().flatten().chain(provided).chain(one(Context::CPU, "cpu")).collect()
     }
 
     pub(crate) fn with_cpu(self) -> Context {
@@ -67,19 +124,19 @@ impl Context {
 
     /// Bytes in front of each payload.
     pub(crate) fn size(self) -> usize {
-        (self.0 & 7).count_ones() as usize * 4
+        (self.0 & (7 | 16)).count_ones() as usize * 4 + (self.0 / Self::PROVIDED).count_ones() as usize * 8
     }
 
     /// Whether an appender puts the fields in front of a payload by itself: none, or the thread's ID.
     pub(crate) fn is_appenders(self) -> bool {
-        !self.contains(Context::VPID) && !self.contains(Context::CPU)
+        self.0 & !(Context::VTID.0 | Context::THREAD_NAME.0) == 0
     }
 
     /// Puts the fields in front of a payload. Returns their bytes.
     pub(crate) fn put(self, process: &Process, payload: &mut Finished<'_>) -> usize {
         let (pid, tid) = (process.pid, process::thread_id());
         let cpu = trace_registry::sys::cpu_id;
-        match self.0 & 7 {
+        match self.0 & !8 {
             0 => payload.set_context([]),
             1 => payload.set_context([tid]),
             2 => payload.set_context([pid]),
@@ -87,10 +144,38 @@ impl Context {
             4 => payload.set_context([cpu()]),
             5 => payload.set_context([tid, cpu()]),
             6 => payload.set_context([pid, cpu()]),
-            _ => payload.set_context([pid, tid, cpu()]),
+            7 => payload.set_context([pid, tid, cpu()]),
+            _ => self.put_all(pid, tid, payload),
         }
         self.size()
     }
+
+    #[inline(never)]
+    fn put_all(self, pid: u32, tid: u32, payload: &mut Finished<'_>) {
+        // From the last field to the first: each goes in front of what is there.
+        if self.contains(Context::CPU) {
+            payload.set_context([trace_registry::sys::cpu_id()]);
+        }
+        for number in (0..provider::MOST).rev().filter(|n| self.0 & (Self::PROVIDED << n) != 0) {
+            let value = provider::provider(number).map_or(0, |p| (p.provide)());
+            payload.set_context(u64_words(value));
+        }
+        if self.contains(Context::NESTING) {
+            payload.set_context([provider::nesting()]);
+        }
+        if self.contains(Context::VTID) {
+            payload.set_context([tid]);
+        }
+        if self.contains(Context::VPID) {
+            payload.set_context([pid]);
+        }
+    }
+}
+
+/// The words of a number, in the order of memory.
+fn u64_words(value: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = value.to_ne_bytes();
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
 }
 
 impl Default for Context {

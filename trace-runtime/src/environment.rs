@@ -52,6 +52,8 @@ pub(crate) struct Source {
 #[derive(Debug)]
 pub(crate) struct Trouble {
     problem: String,
+    /// What to do about it; may be empty.
+    remedy: String,
     at: Option<usize>,
     source: Source,
 }
@@ -69,6 +71,7 @@ pub(crate) fn read(text: &str) -> Result<Option<Wish>, Trouble> {
     let source = match text.trim().strip_prefix('@') {
         Some(path) => from_file(Path::new(path)).map_err(|error| Trouble {
             problem: format!("cannot read {path}: {error}"),
+            remedy: String::new(),
             at: text.find('@'),
             source: Source { text: text.to_owned(), file: None },
         })?,
@@ -142,7 +145,7 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
         let (word, value) = words.split_once(char::is_whitespace).map_or((words, ""), |(word, value)| (word, value.trim()));
         let wrong = |problem: String, what: &str| {
             let skipped = part.find(what).map_or(0, |bytes| part[..bytes].chars().count());
-            Trouble { problem, at: Some(begin + skipped), source: source.clone() }
+            Trouble { problem, remedy: String::new(), at: Some(begin + skipped), source: source.clone() }
         };
         let alone = |made: Builder| match value {
             "" => Ok(made),
@@ -212,15 +215,15 @@ fn free(path: &str) -> PathBuf {
 impl Source {
     /// What to say of an error that the session had with this text.
     pub(crate) fn trouble(&self, error: &Error) -> Trouble {
-        let (problem, at) = match error.place() {
-            Some((problem, crate::error::Place::At(at))) => (problem.to_owned(), Some(at)),
-            Some((_, crate::error::Place::Name(name))) => {
+        let (problem, remedy, at) = match error.place() {
+            Some((problem, remedy, crate::error::Place::At(at))) => (problem.to_owned(), remedy.to_owned(), Some(at)),
+            Some((_, _, crate::error::Place::Name(name))) => {
                 let at = self.text.find(name).map(|bytes| self.text[..bytes].chars().count());
-                (Chain(error).to_string(), at)
+                (Chain(error).to_string(), String::new(), at)
             }
-            None => (Chain(error).to_string(), None),
+            None => (Chain(error).to_string(), String::new(), None),
         };
-        Trouble { problem, at, source: self.clone() }
+        Trouble { problem, remedy, at, source: self.clone() }
     }
 }
 
@@ -238,6 +241,9 @@ impl fmt::Display for Trouble {
             let line = text.split('\n').nth(number).unwrap_or_default();
             let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
             write!(f, "\n  {line}\n  {:>width$}", '^', width = column + 1)?;
+        }
+        if !self.remedy.is_empty() {
+            write!(f, "\n  {}", self.remedy)?;
         }
         Ok(())
     }
@@ -257,7 +263,7 @@ mod tests {
     }
 
     fn rules(plan: &Plan) -> Vec<String> {
-        let parsed = plan.builder.rules.iter().flat_map(|r| crate::rule::Rule::parse_all(r).expect("rules"));
+        let parsed = plan.builder.rules.iter().flat_map(|r| crate::rule::Rule::parse_all(r, false).expect("rules"));
         parsed.map(|r| r.to_string()).collect()
     }
 
@@ -295,10 +301,10 @@ mod tests {
             assert_eq!(message.lines().last().map(|l| l.chars().count() - 1 - 2), Some(place), "{message}");
         }
         let plan = begun("memory 1M; é:*; b lvel info");
-        let error = crate::rule::Rule::parse_all(&plan.builder.rules[0]).expect_err("it is wrong");
+        let error = crate::rule::Rule::parse_all(&plan.builder.rules[0], false).expect_err("it is wrong");
         let message = plan.source.trouble(&error).to_string();
-        assert!(message.contains("expected `level`") && message.contains("\n  memory 1M; é:*; b lvel info\n"), "{message}");
-        assert_eq!(message.lines().last().map(|l| l.chars().count() - 1 - 2), Some(18), "{message}");
+        assert!(message.contains("found `lvel`") && message.contains("\n  memory 1M; é:*; b lvel info\n"), "{message}");
+        assert_eq!(message.lines().nth(2).map(|l| l.chars().count() - 1 - 2), Some(18), "{message}");
     }
 
     #[test]

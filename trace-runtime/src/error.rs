@@ -1,5 +1,6 @@
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What went wrong with a session, a rule or a file, and what to do about it.
@@ -21,12 +22,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Kind {
-    #[error("{problem}\n  {text}\n  {caret:>width$}", caret = "^", width = .at + 1)]
-    Rule { problem: String, text: String, at: usize },
+    #[error("{0}")]
+    Rule(trace_filter::Error),
     #[error("no probe is called `{name}`{}", hint(.near, .unprobed))]
     UnknownName { name: String, near: Vec<String>, unprobed: Option<String> },
     #[error("`{name}` stands for more than one probe: {}; give the whole name", .candidates.join(", "))]
     Ambiguous { name: String, candidates: Vec<String> },
+    #[error("`{0}` cannot name a context field: use letters, digits and `_`, and none of vpid, vtid, cpu, nesting, procname")]
+    ContextName(&'static str),
+    #[error("another function provides the context field `{0}` already; give this one another name")]
+    ContextTaken(&'static str),
+    #[error("a program has at most {0} context fields of its own")]
+    TooManyContexts(usize),
     #[error("a session called `{0}` exists already; give this one another name, or stop that one first")]
     SessionExists(String),
     #[error("`{0}` cannot name a session: use letters, digits, `-`, `_` and `.`, at most 64 characters, not beginning with `.`")]
@@ -87,24 +94,31 @@ impl Error {
         Kind::Io { action, path: path.into(), source: source.into() }.into()
     }
 
-    pub(crate) fn rule(problem: impl Into<String>, text: &str, at: usize) -> Error {
-        // The caret counts characters, the parser bytes.
-        let at = text.get(..at).map_or(at, |head| head.chars().count());
-        Kind::Rule { problem: problem.into(), text: text.to_owned(), at }.into()
+    /// An error about the bytes `span` of the rules `text`.
+    pub(crate) fn rule(text: &str, span: Range<usize>, problem: impl Into<String>, remedy: impl Into<String>) -> Error {
+        Kind::Rule(trace_filter::Error::at(text, span, problem, remedy)).into()
     }
 
-    /// What is wrong with a rule, and where in its text.
-    pub(crate) fn place(&self) -> Option<(&str, Place<'_>)> {
+    /// An error about an expression or a key that begins at byte `offset` of the rules `text`.
+    pub(crate) fn from_filter(error: trace_filter::Error, text: &str, offset: usize) -> Error {
+        Kind::Rule(error.within(text, offset)).into()
+    }
+
+    /// What is wrong with a rule, what to do about it, and where in its text.
+    pub(crate) fn place(&self) -> Option<(&str, &str, Place<'_>)> {
         match &*self.0 {
-            Kind::Rule { problem, at, .. } => Some((problem, Place::At(*at))),
-            Kind::UnknownName { name, .. } | Kind::Ambiguous { name, .. } => Some(("", Place::Name(name))),
+            Kind::Rule(error) => {
+                let at = error.text().get(..error.span().start).map_or(0, |head| head.chars().count());
+                Some((error.problem(), error.remedy(), Place::At(at)))
+            }
+            Kind::UnknownName { name, .. } | Kind::Ambiguous { name, .. } => Some(("", "", Place::Name(name))),
             _ => None,
         }
     }
 
     /// Whether a rule is wrong: its words, or an exact name that nothing has.
     pub fn is_rule(&self) -> bool {
-        matches!(*self.0, Kind::Rule { .. } | Kind::UnknownName { .. } | Kind::Ambiguous { .. })
+        matches!(*self.0, Kind::Rule(_) | Kind::UnknownName { .. } | Kind::Ambiguous { .. })
     }
 
     /// Whether a file or directory could not be used.

@@ -3,6 +3,7 @@
 use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, CEILING, Clock, Output};
 use crate::channel::{Channel, Plan};
+use crate::condition::Made;
 use crate::delivery::{Delivery, Round};
 use crate::error::{Error, Kind, Result};
 use crate::journal::Journal;
@@ -14,16 +15,17 @@ use crate::process::{self, Process};
 use crate::rcu::lock;
 use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement, Purpose};
 use crate::rule::Rule;
-use crate::statistics::Statistics;
+use crate::statistics::{RuleState, Statistics};
 use crate::storage::Storage;
 use crate::sys;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use trace_ctf::schema as ctf;
 use trace_registry::Level;
+use trace_registry::condition::{Conditional, FILTERED, LIMITED};
 use trace_registry::event_id::EventKey;
-use trace_registry::probe::Target;
+use trace_registry::per_cpu::PerCpu;
 use trace_registry::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// What a session is, shared by its handle, its recorders, the consumer and the lists.
@@ -40,6 +42,7 @@ pub(crate) struct Recording {
     storage: Mutex<Storage>,
     pub(crate) path: Option<PathBuf>,
     pub(crate) warnings: Mutex<Vec<String>>,
+    retired: Mutex<Retired>,
     pub(crate) memory: u64,
     announced: bool,
     /// What it was made as.
@@ -55,6 +58,14 @@ pub(crate) struct Change {
     pub(crate) probes: usize,
     /// What is questionable about the rules.
     pub(crate) warnings: Vec<String>,
+}
+
+/// What rules counted that are gone: in sum, and those that may still count.
+#[derive(Default)]
+struct Retired {
+    counts: Vec<Arc<PerCpu>>,
+    filtered: u64,
+    limited: u64,
 }
 
 impl std::fmt::Debug for Recording {
@@ -122,6 +133,7 @@ impl Recording {
             storage: Mutex::new(storage),
             path,
             warnings: Mutex::new(warnings),
+            retired: Mutex::default(),
             memory,
             announced: builder.announced,
             builder: builder.clone(),
@@ -179,6 +191,7 @@ impl Recording {
     /// Records again after it was stopped.
     pub(crate) fn start(&self) -> Result<()> {
         self.check_process()?;
+        self.tick(Instant::now());
         let mut control = attach::control();
         if let Some(failure) = self.failure() {
             return Err(failure);
@@ -201,8 +214,14 @@ impl Recording {
         self.generation.load(Ordering::Relaxed)
     }
 
+    /// Whether a rule takes the probe, with a condition that fits its events if it has one.
     pub(crate) fn wants(&self, probe: &NamedProbe) -> bool {
-        attach::decides(&lock(&self.rules), probe)
+        let rules = lock(&self.rules);
+        attach::deciding(&rules, probe).is_some_and(|rule| !rule.is_conditional() || self.made(rule, probe).is_some())
+    }
+
+    fn made(&self, rule: &Rule, probe: &NamedProbe) -> Option<Arc<Made>> {
+        rule.progress.as_ref()?.made(rule, probe.probe.class?, self.channel.redact).ok()
     }
 
     /// Describes the classes of the probes that `concerns`, so that [`target`](Self::target) finds them.
@@ -226,9 +245,17 @@ impl Recording {
     }
 
     /// Makes the target for a probe's events; `None`: it makes none, or they cannot be recorded here.
-    pub(crate) fn target(&self, named: &NamedProbe) -> Option<Target> {
+    pub(crate) fn target(&self, named: &NamedProbe) -> Option<Conditional> {
         match self.class_id(named) {
-            Ok(id) => id.map(|id| self.channel.target(id, self.generation(), named.probe.least)),
+            Ok(id) => {
+                let target = self.channel.target(id?, self.generation(), named.probe.least);
+                let rules = lock(&self.rules);
+                let rule = attach::deciding(&rules, named)?;
+                if !rule.is_conditional() {
+                    return Some(Conditional::always(target));
+                }
+                Some(rule.progress.as_ref()?.conditional(&*self.made(rule, named)?, target))
+            }
             Err(error) => {
                 if !error.is_class_too_large() {
                     self.warn(format!("{} is not recorded: {error}", named.name));
@@ -267,16 +294,13 @@ impl Recording {
         self.check_process()?;
         crate::rcu::admit()?;
         let mut warnings = Vec::new();
-        let mut rules = Rule::parse_all(text)?;
-        for rule in &mut rules {
-            attach::resolve(rule, &mut warnings)?;
-            rule.excludes ^= exclude;
-        }
+        let rules = attach::rules(text, exclude, self.channel.redact, &mut warnings)?;
         let mut control = attach::control();
         let before = lock(&self.rules).clone();
-        let mut after = before.clone();
-        // An earlier rule for the same probes can decide nothing any more.
-        after.retain(|old| !rules.iter().any(|new| new.glob == old.glob && new.level == old.level));
+        // An earlier rule for the same probes can decide nothing any more, unless this one ends.
+        let replaces = |new: &Rule, old: &Rule| new.lifetime.is_none() && new.glob == old.glob && new.level == old.level;
+        let (gone, mut after): (Vec<Rule>, Vec<Rule>) =
+            before.iter().cloned().partition(|old| rules.iter().any(|new| replaces(new, old)));
         after.extend(rules.iter().cloned());
         *lock(&self.rules) = after;
         let concerned = |p: &NamedProbe| rules.iter().any(|r| r.matches(p.probe, &p.name));
@@ -286,8 +310,75 @@ impl Recording {
         }
         control.publish(concerned);
         drop(control);
+        self.retire_counts(gone);
         warnings.iter().for_each(|w| self.warn(w.clone()));
         Ok(Change { probes: attach::probes().filter(|p| concerned(p)).count(), warnings })
+    }
+
+    /// Opens the next second of limits, and ends rules whose time has come; for the consumer's thread, often.
+    pub(crate) fn tick(&self, now: Instant) {
+        let is_over = {
+            let rules = lock(&self.rules);
+            rules.iter().filter_map(|r| r.progress.as_ref()).for_each(|p| p.refill(now));
+            rules.iter().any(|r| r.is_over(now))
+        };
+        if !is_over {
+            return;
+        }
+        let mut control = attach::control();
+        let (gone, kept) = lock(&self.rules).drain(..).partition::<Vec<_>, _>(|r| r.is_over(now));
+        *lock(&self.rules) = kept;
+        let concerned = |p: &NamedProbe| gone.iter().any(|r| r.matches(p.probe, &p.name));
+        // What an earlier rule takes again, it may never have taken before.
+        if let Err(error) = self.prepare(|p| concerned(p) && self.wants(p)) {
+            self.warn(error.to_string());
+        }
+        control.publish(concerned);
+        drop(control);
+        self.retire_counts(gone);
+    }
+
+    /// Keeps what rules counted that are gone. Lists that may still be read go on counting for them.
+    fn retire_counts(&self, gone: Vec<Rule>) {
+        let mut retired = lock(&self.retired);
+        retired.counts.extend(gone.into_iter().filter(Rule::is_conditional).filter_map(|r| Some(r.progress?.counts.clone())));
+        let Retired { counts, filtered, limited } = &mut *retired;
+        counts.retain(|counts| {
+            if Arc::strong_count(counts) > 1 {
+                return true;
+            }
+            *filtered += counts.sum::<FILTERED>();
+            *limited += counts.sum::<LIMITED>();
+            false
+        });
+    }
+
+    /// Events that filters rejected, and that limits did not let through.
+    fn passed_over(&self) -> (u64, u64) {
+        let rules: Vec<Arc<PerCpu>> = {
+            let rules = lock(&self.rules);
+            rules.iter().filter_map(|r| r.progress.as_ref()).map(|p| p.counts.clone()).collect()
+        };
+        let retired = lock(&self.retired);
+        let all = || rules.iter().chain(&retired.counts);
+        let filtered = all().map(|c| c.sum::<FILTERED>()).sum::<u64>() + retired.filtered;
+        (filtered, all().map(|c| c.sum::<LIMITED>()).sum::<u64>() + retired.limited)
+    }
+
+    /// What each rule has done so far. The lists are what the rules say.
+    pub(crate) fn rule_states(&self) -> Vec<RuleState> {
+        let _control = attach::control();
+        let now = Instant::now();
+        let state = |rule: &Rule| {
+            let counts = rule.progress.as_ref().map(|p| &p.counts);
+            RuleState {
+                rule: rule.to_string(),
+                filtered: counts.map_or(0, |c| c.sum::<FILTERED>()),
+                limited: counts.map_or(0, |c| c.sum::<LIMITED>()),
+                remaining: rule.progress.as_ref().and_then(|p| p.remaining(now)),
+            }
+        };
+        lock(&self.rules).iter().map(state).collect()
     }
 
     pub(crate) fn warn(&self, warning: String) {
@@ -341,12 +432,15 @@ impl Recording {
 
     pub(crate) fn statistics(&self) -> Statistics {
         let core = &self.channel.core;
+        let (filtered, limited) = self.passed_over();
         let delivery = lock(&self.delivery);
         Statistics {
             events: core.records(),
             bytes: delivery.bytes(),
             lost: delivery.losses(),
             cut: self.channel.cut_records(),
+            filtered,
+            limited,
             memory: self.memory,
             buffers: core.geometry().buffers,
             written: delivery.written(),

@@ -7,7 +7,7 @@ use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::HeaderKind;
-use crate::statistics::Statistics;
+use crate::statistics::{RuleState, Statistics};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +103,14 @@ impl Session {
             return Statistics::default();
         }
         self.recording.statistics()
+    }
+
+    /// Returns the rules in force, the deciding one last, with what each has passed over so far.
+    pub fn rules(&self) -> Vec<RuleState> {
+        if !self.recording.process.is_alive() {
+            return Vec::new();
+        }
+        self.recording.rule_states()
     }
 
     /// Returns what the session found questionable: patterns that match nothing, tracepoints without a probe, rings without

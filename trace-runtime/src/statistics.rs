@@ -1,5 +1,6 @@
 use crate::ring_buffer::Losses;
 use std::fmt;
+use std::time::Duration;
 
 /// What a session has recorded and lost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,10 @@ pub struct Statistics {
     pub lost: Losses,
     /// Recorded events of which a value was cut to fit.
     pub cut: u64,
+    /// Events that were not recorded because a rule's filter rejected them.
+    pub filtered: u64,
+    /// Events that were not recorded because a rule's limit did not let them through.
+    pub limited: u64,
     /// Bytes of ring buffer memory.
     pub memory: u64,
     /// Number of ring buffers, without the fallback region.
@@ -27,6 +32,26 @@ impl fmt::Display for Statistics {
         if self.cut > 0 {
             write!(f, ", {} with a value cut", self.cut)?;
         }
+        if self.filtered > 0 {
+            write!(f, ", {} filtered", self.filtered)?;
+        }
+        if self.limited > 0 {
+            write!(f, ", {} limited", self.limited)?;
+        }
         Ok(())
     }
+}
+
+/// What a rule of a session has done so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RuleState {
+    /// The rule as it was written.
+    pub rule: String,
+    /// Events that its filter rejected.
+    pub filtered: u64,
+    /// Events that its filter accepted and its limit did not let through.
+    pub limited: u64,
+    /// How long it still lasts; `None`: until it is changed.
+    pub remaining: Option<Duration>,
 }

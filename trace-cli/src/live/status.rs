@@ -149,6 +149,12 @@ impl fmt::Display for Count<'_> {
         if state.cut > 0 {
             write!(f, ", {} with a value cut", state.cut)?;
         }
+        if state.filtered > 0 {
+            write!(f, ", {} filtered", state.filtered)?;
+        }
+        if state.limited > 0 {
+            write!(f, ", {} limited", state.limited)?;
+        }
         Ok(())
     }
 }

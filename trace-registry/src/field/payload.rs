@@ -18,7 +18,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 /// Bytes in front of the staged payload that belong to the append: context fields go there.
-pub const HEADROOM: usize = 32;
+pub const HEADROOM: usize = 48;
 /// Most bytes that one record stages.
 pub const MAX_STAGED: usize = 384;
 /// Most pieces that one record has.
@@ -344,7 +344,7 @@ impl Finished<'_> {
         unsafe { core::slice::from_raw_parts(self.pieces.as_ptr(), self.count) }
     }
 
-    /// Puts `words` in front of the payload; once.
+    /// Puts `words` in front of the payload. All calls together put at most [`HEADROOM`] bytes there.
     #[inline(always)]
     pub fn set_context<const N: usize>(&mut self, words: [u32; N]) {
         const { assert!(N * 4 <= HEADROOM) };
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_payload_beyond_its_limit_or_its_storage_is_refused() {
-        let mut storage = Storage::<40, 3>::new();
+        let mut storage = Storage::<{ HEADROOM + 8 }, 3>::new();
         let mut payload = storage.begin(20, Sizes::fixed(0), false);
         assert!(!payload.piece(&[0; 21]));
         assert!(payload.piece(&[0; 20]));
@@ -399,7 +399,7 @@ mod tests {
         assert!(payload.finish().is_some());
         let mut payload = storage.begin(100, Sizes::fixed(9), false);
         payload.stage([0; 9]);
-        assert!(payload.finish().is_none(), "nine bytes behind a headroom of 32 do not fit into 40");
+        assert!(payload.finish().is_none(), "nine bytes do not fit into eight");
         let mut payload = storage.begin(8, Sizes::fixed(9), false);
         payload.skip(Sizes::fixed(9)); // as an array does before it adds its bytes
         assert!(payload.piece(&[0; 9]));

@@ -119,6 +119,8 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
             uncommitted: lost.uncommitted,
         },
         cut: statistics.cut,
+        filtered: statistics.filtered,
+        limited: statistics.limited,
         warnings: lock(&session.warnings).clone(),
         failure: session.failure().map(|e| crate::error::Chain(&e).to_string()),
         plan: plan(session),

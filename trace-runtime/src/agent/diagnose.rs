@@ -8,6 +8,7 @@ use crate::rule::Rule;
 use std::fmt::Write as _;
 use trace_control::protocol::{Diagnosis, Finding, Hits, Verdict};
 use trace_registry::Glob;
+use trace_registry::condition::{FILTERED, LIMITED};
 use trace_registry::registry::{self, Match};
 use trace_registry::sync::Ordering;
 
@@ -143,9 +144,23 @@ fn recorded(session: &Recording, named: &NamedProbe, rule: &Rule, about: &str, f
         let says = format!("an event takes at least {} bytes, a record {}", named.probe.least, session.channel.payload_limit());
         return found.add(Verdict::Bad, about, says, "give the session larger sub-buffers");
     }
+    if !session.wants(named) {
+        let says = format!("the condition of the rule `{rule}` does not fit its events");
+        let remedy = "`ringtrace list` shows its fields; the session's warnings in `ringtrace status` say which name is wrong";
+        return found.add(Verdict::Bad, about, says, remedy);
+    }
     let (head, tail) = (format!("the rule `{rule}` takes it"), session.path.as_ref().map(|p| format!(" into {}", p.display())));
     found.good(about, head + &tail.unwrap_or_else(|| ", and it is printed".to_owned()));
+    passed_over(rule, about, found);
     losses(session, about, found);
+}
+
+/// Says how many events the condition of a rule kept from being recorded.
+fn passed_over(rule: &Rule, about: &str, found: &mut Findings) {
+    let Some(counts) = rule.progress.as_ref().filter(|_| rule.is_conditional()).map(|p| &p.counts) else { return };
+    let (filtered, limited) = (counts.sum::<FILTERED>(), counts.sum::<LIMITED>());
+    let says = format!("of all events that `{rule}` matches, its filter rejected {filtered} and its limit left out {limited}");
+    found.add(Verdict::Note, about, says, "");
 }
 
 fn losses(session: &Recording, about: &str, found: &mut Findings) {

@@ -8,7 +8,7 @@
 use crate::attach::{self, NamedProbe};
 use crate::clock::Clock;
 use crate::consumer;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::rule::Rule;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -84,8 +84,12 @@ pub(super) struct Watched {
 impl Watched {
     /// Counts the events of what `rules` match.
     pub(super) fn begin(rules: &str) -> Result<Watched> {
-        let mut rules = Rule::parse_all(rules)?;
-        rules.iter_mut().try_for_each(|rule| attach::resolve(rule, &mut Vec::new()))?;
+        let text = rules;
+        let rules = attach::rules(text, false, true, &mut Vec::new())?;
+        if rules.iter().any(Rule::is_conditional) {
+            let remedy = "leave out the filter or limit; `ringtrace status` tells what those of a session passed over";
+            return Err(Error::rule(text, 0..text.len(), "hits are counted of all events", remedy));
+        }
         Self::of(attach::probes().filter(|p| attach::decides(&rules, p)))
     }
 

@@ -1,0 +1,89 @@
+//! Context fields: in records, in filters, of the program's own.
+
+mod common;
+
+use common::{alone, read_by_both};
+use ringtrace::{Context, Session, tracepoint};
+use std::cell::Cell;
+
+#[tracepoint(record)]
+fn outer(seq: u64);
+
+/// Its probe fires another tracepoint.
+#[tracepoint]
+fn nesting(seq: u64);
+
+#[ringtrace::probe(nesting)]
+fn fire_inner(seq: u64) {
+    outer(seq);
+}
+
+thread_local!(static REQUEST: Cell<u64> = const { Cell::new(0) });
+
+fn request() -> u64 {
+    REQUEST.try_with(Cell::get).unwrap_or(0)
+}
+
+fn constant() -> u64 {
+    u64::MAX
+}
+
+#[test]
+fn every_field_stands_in_the_records() {
+    let _alone = alone();
+    let request = Context::provide("request_id", request).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(Context::provide("request_id", self::request).unwrap_or_else(|e| panic!("{e}")), request);
+    let constant = Context::provide("constant", constant).unwrap_or_else(|e| panic!("{e}"));
+    let taken = Context::provide("constant", self::request).expect_err("another function").to_string();
+    assert!(taken.contains("another function provides the context field `constant`"), "{taken}");
+    for name in ["vtid", "no name", "", "1st"] {
+        let message = Context::provide(name, self::constant).expect_err(name).to_string();
+        assert!(message.contains("cannot name a context field"), "{message}");
+    }
+    Context::provide("third", self::constant).unwrap_or_else(|e| panic!("{e}"));
+    Context::provide("fourth", self::constant).unwrap_or_else(|e| panic!("{e}"));
+    assert!(Context::provide("fifth", self::constant).is_err_and(|e| e.to_string().contains("at most 4")));
+
+    let all = Context::VPID | Context::VTID | Context::CPU | Context::NESTING;
+    let (pid, tid) = (std::process::id(), std::fs::read_link("/proc/thread-self").expect("/proc"));
+    let tid: u32 = tid.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok()).expect("a number");
+    for (context, expected) in [
+        (Context::NESTING, "{ nesting = 1 }".to_owned()),
+        (Context::VTID | request, format!("{{ vtid = {tid}, request_id = 7 }}")),
+        (constant, format!("{{ constant = {} }}", u64::MAX)),
+        (
+            all | request | constant,
+            format!("{{ vpid = {pid}, vtid = {tid}, nesting = 1, request_id = 7, constant = 18446744073709551615, cpu = "),
+        ),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("trace");
+        let builder = Session::builder("contexts").enable("*:outer; *:nesting").context(context).output(&path);
+        let session = builder.start().unwrap_or_else(|e| panic!("{e}"));
+        REQUEST.with(|r| r.set(7));
+        nesting(1);
+        REQUEST.with(|r| r.set(8));
+        outer(2);
+        session.stop().unwrap_or_else(|e| panic!("{e}"));
+        let contents = read_by_both(&path);
+        assert_eq!(contents.numbers("contexts:outer", "seq"), [1, 2]);
+        assert!(contents.lines[0].contains(&expected), "{expected}: {}", contents.lines[0]);
+        let second = expected.replace("nesting = 1", "nesting = 0").replace("request_id = 7", "request_id = 8");
+        assert!(contents.lines[1].contains(&second), "{second}: {}", contents.lines[1]);
+    }
+
+    // Filters see them whether or not they are recorded.
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let rule = "*:nesting; *:outer if $ctx.request_id == 9 && $ctx.constant > 0x7fff_ffff_ffff_ffff && $ctx.nesting == 0";
+    let session = Session::builder("contexts").enable(rule).output(&path).start().unwrap_or_else(|e| panic!("{e}"));
+    for id in 7..11 {
+        REQUEST.with(|r| r.set(id));
+        nesting(id);
+        outer(id + 100);
+    }
+    assert_eq!(session.stop().unwrap_or_else(|e| panic!("{e}")).filtered, 7);
+    assert_eq!(read_by_both(&path).numbers("contexts:outer", "seq"), [109]);
+    let message = session.enable("*:outer if $ctx.request == 1").expect_err("no such field").to_string();
+    assert!(message.contains("did you mean `request_id`?") || message.contains("request_id (integer)"), "{message}");
+}

@@ -1,0 +1,118 @@
+//! Context values: what the thread, the process and the program's own providers say of an event, for filters and records.
+//!
+//! Everything is cached or at hand: no value takes a system call, but for the thread ID in a thread's first event.
+
+use crate::error::{Kind, Result};
+use crate::process;
+use std::sync::{Mutex, OnceLock};
+use trace_filter::{Field, Kind as ValueKind, Value};
+use trace_registry::sync::Ordering;
+use trace_registry::sys;
+
+/// Most providers of a program: with all other context fields, theirs fill the room in front of a payload.
+pub(crate) const MOST: usize = 4;
+const _: () = assert!(4 * 4 + MOST * 8 <= trace_registry::field::HEADROOM);
+
+/// A function of the program that gives a context field its values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Provider {
+    pub(crate) name: &'static str,
+    pub(crate) provide: fn() -> u64,
+}
+
+/// Filled in order, never emptied. `get` is one load, so the event path may use it.
+static PROVIDERS: [OnceLock<Provider>; MOST] = [const { OnceLock::new() }; MOST];
+
+/// The provider of this number.
+#[inline]
+pub(crate) fn provider(number: usize) -> Option<&'static Provider> {
+    PROVIDERS.get(number)?.get()
+}
+
+/// All providers, in the order of their numbers.
+pub(crate) fn providers() -> impl Iterator<Item = &'static Provider> {
+    PROVIDERS.iter().map_while(OnceLock::get)
+}
+
+/// Registers a provider. Returns its number; the same for the same name and function.
+pub(crate) fn register(name: &'static str, provide: fn() -> u64) -> Result<usize> {
+    static REGISTERING: Mutex<()> = Mutex::new(());
+    let _one = crate::rcu::lock(&REGISTERING);
+    let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !is_identifier || BUILT_IN.contains(&name) {
+        return Err(Kind::ContextName(name).into());
+    }
+    if let Some((number, known)) = providers().enumerate().find(|(_, p)| p.name == name) {
+        let same = std::ptr::fn_addr_eq(known.provide, provide);
+        return if same { Ok(number) } else { Err(Kind::ContextTaken(name).into()) };
+    }
+    let free = PROVIDERS.iter().enumerate().find(|(_, place)| place.get().is_none());
+    let (number, place) = free.ok_or(Kind::TooManyContexts(MOST))?;
+    let _ = place.set(Provider { name, provide });
+    Ok(number)
+}
+
+/// Names of what needs no provider.
+const BUILT_IN: [&str; 5] = ["vpid", "vtid", "cpu", "nesting", "procname"];
+
+/// A context field of a filter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ContextValue {
+    Vpid(u32),
+    Vtid,
+    Cpu,
+    Nesting,
+    ProcessName(&'static str),
+    Provided(fn() -> u64),
+}
+
+impl ContextValue {
+    /// What there is now: [`BUILT_IN`], then the providers.
+    pub(crate) fn fields() -> Vec<Field> {
+        let kind = |name: &str| if name == "procname" { ValueKind::Text } else { ValueKind::Integer };
+        BUILT_IN.into_iter().chain(providers().map(|p| p.name)).map(|name| Field::new(name, kind(name))).collect()
+    }
+
+    /// The one of this index in [`fields`](Self::fields).
+    pub(crate) fn of(index: u16) -> Option<ContextValue> {
+        let process = process::get()?;
+        Some(match index {
+            0 => ContextValue::Vpid(process.pid),
+            1 => ContextValue::Vtid,
+            2 => ContextValue::Cpu,
+            3 => ContextValue::Nesting,
+            4 => ContextValue::ProcessName(&process.program),
+            _ => ContextValue::Provided(provider(usize::from(index) - BUILT_IN.len())?.provide),
+        })
+    }
+
+    /// Its value, for an event of this thread.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe, if a provider is.
+    #[inline]
+    pub(crate) fn value(self) -> Value<'static> {
+        match self {
+            ContextValue::Vpid(pid) => Value::Integer(pid.into()),
+            ContextValue::Vtid => Value::Integer(process::thread_id().into()),
+            ContextValue::Cpu => match sys::cpu_id() {
+                // Threads without restartable sequences do not know.
+                cpu if cpu as i32 >= 0 => Value::Integer(cpu.into()),
+                _ => Value::Missing,
+            },
+            ContextValue::Nesting => Value::Integer(nesting().into()),
+            ContextValue::ProcessName(name) => Value::Text(name.as_bytes()),
+            ContextValue::Provided(provide) => Value::Integer(provide().into()),
+        }
+    }
+}
+
+/// How many other tracepoints this thread is inside of: 0 in ordinary code, more in the tracepoints of probes, handlers and
+/// allocators that run during an event.
+#[inline]
+pub(crate) fn nesting() -> u32 {
+    // Relaxed: this thread's own word.
+    sys::thread().map_or(0, |t| (t.nesting.load(Ordering::Relaxed) & sys::DEPTH).saturating_sub(1))
+}
