@@ -115,6 +115,11 @@ fn a_reader_in_another_process_gets_everything_and_so_does_the_next_after_a_kill
         let mut reader = open(file.path());
         numbers.read(&mut reader, true, usize::MAX);
         drop(seen);
+        for positions in (0..geometry().buffers).map(|buffer| reader.positions(buffer).expect("a buffer")) {
+            // At most an opening without records.
+            assert!((0..=8).contains(&(positions.produced - positions.consumed)), "{positions:?}");
+        }
+        assert_eq!(reader.positions(geometry().buffers), None);
         let last = numbers.0.last().copied().unwrap_or(0);
         assert_eq!(numbers.0.len() as u64, last, "all that was committed, and nothing else");
     }

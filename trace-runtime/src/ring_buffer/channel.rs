@@ -65,14 +65,24 @@ impl<C: Config> Channel<C> {
         Ok(Channel { core, file, config: PhantomData })
     }
 
+    /// Creates a channel in a file, which must be new or may be overwritten, whose buffers serve CPU 0 and up, on the process's
+    /// clock. A [`Reader`] in another process opens the same file.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Core::create`].
+    pub fn in_file(file: File, geometry: Geometry) -> io::Result<Channel<C>> {
+        let cpus: Vec<u32> = (0..geometry.buffers).collect();
+        Self::create(file, geometry, &cpus, Clock::process())
+    }
+
     /// Creates a channel in anonymous memory, whose buffers serve CPU 0 and up, on the process's clock.
     ///
     /// # Errors
     ///
     /// As for [`Core::create`].
     pub fn in_memory(geometry: Geometry) -> io::Result<Channel<C>> {
-        let cpus: Vec<u32> = (0..geometry.buffers).collect();
-        Self::create(anonymous_file()?, geometry, &cpus, Clock::process())
+        Self::in_file(anonymous_file()?, geometry)
     }
 
     /// Records one event, whose payload is the concatenation of at most [`MOST_PIECES`] pieces.

@@ -83,6 +83,16 @@ struct Committed {
     last_ns: u64,
 }
 
+/// How far a buffer is: bytes since its beginning, with what its sub-buffers are opened by and leave empty at their ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Positions {
+    /// Behind the last record that was committed.
+    pub produced: u64,
+    /// Behind the last record that was consumed, by any reader.
+    pub consumed: u64,
+}
+
 /// Event records of one sub-buffer, or a part of one, as delivered: what becomes a packet of the trace.
 #[derive(Debug)]
 pub struct Packet {
@@ -270,6 +280,24 @@ impl Reader {
     /// and [`next_fallback`](Self::next_fallback) found nothing more; the counts of one reader never decrease.
     pub fn fallback_losses(&self) -> Losses {
         self.fallback.losses(&self.memory())
+    }
+
+    /// Returns how far `buffer` is. `None`: there is no such buffer.
+    ///
+    /// The two are read one after the other, so what is produced may be newer than what is consumed.
+    pub fn positions(&self, buffer: u32) -> Option<Positions> {
+        let memory = self.memory();
+        let page = memory.consumed(buffer)?;
+        let partly = CommitWord::load(&page.partly, Ordering::Acquire).position();
+        // Relaxed: a sample.
+        let mut consumed = page.consumed.load(Ordering::Relaxed);
+        if self.shape.start(partly) == Position::new(consumed) {
+            consumed += self.shape.offset(partly);
+        }
+        // Acquire: what is produced is not older than what is consumed.
+        let produced = CommitWord::load(&memory.control(buffer)?.commit, Ordering::Acquire).position();
+        let ahead = produced.since(Position::new(consumed));
+        Some(Positions { produced: consumed.wrapping_add(ahead), consumed })
     }
 
     /// Returns the bytes of the ring of `buffer` that are committed and not delivered, roughly: for a consumer's pace.
