@@ -11,7 +11,7 @@ mod run;
 mod session;
 mod status;
 mod target;
-mod text;
+pub(crate) mod text;
 
 use crate::Outcome;
 use crate::common::Common;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// A number of bytes, in units of 1024.
-pub(super) struct Bytes(pub(super) u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,7 +26,7 @@ impl fmt::Display for Bytes {
 }
 
 /// Events in a second.
-pub(super) struct Rate(pub(super) f64);
+pub(crate) struct Rate(pub(crate) f64);
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +49,7 @@ pub(super) fn age(duration: Duration) -> String {
 }
 
 /// A table without lines. Columns whose heading begins with `>` are aligned right.
-pub(super) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings.iter().map(|h| h.trim_start_matches('>')));
     table.add_rows(rows);

@@ -1,8 +1,23 @@
 //! Verbs about traces: directories on disk.
+//!
+//! A verb's options for what it reads are those of [`source`], which also reads: in the order of time, or on all cores in any
+//! order. What several verbs need stands by itself: [`filter`], [`columns`] (fields by name), [`names`] (threads), [`counts`].
 
+mod columns;
+mod counts;
+mod diff;
+mod distribution;
+mod filter;
 mod formats;
+mod hist;
 mod json;
+mod latency;
+mod names;
 mod open;
+mod source;
+mod stats;
+mod summary;
+mod time;
 mod view;
 
 use crate::Outcome;
@@ -13,6 +28,11 @@ use crate::failure::Failure;
 pub(crate) enum Verb {
     View(view::Arguments),
     Formats(formats::Arguments),
+    Stats(stats::Stats),
+    Top(stats::Top),
+    Hist(hist::Arguments),
+    Latency(latency::Arguments),
+    Diff(diff::Arguments),
 }
 
 impl Verb {
@@ -20,6 +40,11 @@ impl Verb {
         match self {
             Self::View(arguments) => view::run(arguments, common),
             Self::Formats(arguments) => formats::run(arguments, common),
+            Self::Stats(arguments) => stats::stats(arguments, common),
+            Self::Top(arguments) => stats::top(arguments, common),
+            Self::Hist(arguments) => hist::run(arguments, common),
+            Self::Latency(arguments) => latency::run(arguments, common),
+            Self::Diff(arguments) => diff::run(arguments, common),
         }
     }
 }

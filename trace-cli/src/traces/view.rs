@@ -1,20 +1,20 @@
 //! `ringtrace view`: events as text or JSON.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::ops::ControlFlow;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use trace_ctf::reader::{Entry, Event, Loss, LossKind, Merge, Trace};
+use trace_ctf::reader::{Event, Loss};
 use trace_ctf::text::{Formatter, Readable};
-use trace_registry::Glob;
 
-use super::{json, open};
+use super::columns::Columns;
+use super::source::{Item, Opened, Source};
+use super::summary::Summary;
+use super::{json, time};
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain, remedy};
+use crate::failure::{Failure, complain};
 
 /// Shows the events of a trace, in the order of their time stamps.
 ///
@@ -23,12 +23,16 @@ use crate::failure::{Failure, complain, remedy};
 /// standard error stream.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
-    directory: Option<PathBuf>,
+    #[command(flatten)]
+    source: Source,
 
-    /// Times in UTC instead of local time.
-    #[arg(long)]
-    utc: bool,
+    /// How times are shown.
+    #[arg(long, value_name = "FORMAT", default_value = "clock", conflicts_with_all = ["babeltrace", "json"])]
+    time: Time,
+
+    /// Only these columns, with tabs between them: fields and context fields by name, and time, event, level, cpu.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["babeltrace", "json", "delta"])]
+    columns: Vec<String>,
 
     /// Only the first N events.
     #[arg(long, value_name = "N", conflicts_with = "tail")]
@@ -37,10 +41,6 @@ pub(crate) struct Arguments {
     /// Only the last N events.
     #[arg(long, value_name = "N")]
     tail: Option<usize>,
-
-    /// Only events whose name matches: * stands for any text, ? for any character.
-    #[arg(long, value_name = "GLOB")]
-    event: Option<String>,
 
     /// With the time since the line before, in seconds.
     #[arg(long, conflicts_with_all = ["babeltrace", "json"])]
@@ -51,81 +51,122 @@ pub(crate) struct Arguments {
     babeltrace: bool,
 }
 
-/// What is counted on the way.
-#[derive(Debug, Default)]
-struct Summary {
-    events: u64,
-    shown: u64,
-    discarded_events: u64,
-    lost_packets: u64,
-    /// Losses that the trace does not count.
-    uncounted: bool,
-    damaged: u64,
-    stopped: bool,
-}
-
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let mut traces = open::traces(arguments.directory.as_deref())?;
     let mut summary = Summary::default();
-    for error in traces.iter_mut().flat_map(|trace| trace.take_damage()) {
-        summary.damage(&error);
+    let opened = arguments.source.open(&mut summary)?;
+    let mut lines = Lines::new(arguments, common, &opened)?;
+    if arguments.head == Some(0) {
+        summary.stopped = true;
+        complain(format_args!("{summary}"));
+        return Ok(summary.outcome());
     }
-    let mut lines = Lines::new(arguments, common, &traces);
-    let mut merge = Merge::new(&traces);
-    let pattern = arguments.event.as_deref().map(Glob::new);
-    loop {
-        // Asked before the next event, so that `--head 0` shows none.
-        if arguments.head.is_some_and(|limit| summary.shown >= limit) {
-            summary.stopped = true;
-            break;
-        }
-        match merge.next_entry() {
-            None => break,
-            Some(Ok(Entry::Event(event))) => {
-                summary.events += 1;
-                if pattern.as_ref().is_none_or(|pattern| pattern.matches(event.name())) {
-                    summary.shown += 1;
-                    lines.event(&event)?;
+    let mut shown = 0;
+    opened.each(&mut summary, |item| {
+        match item {
+            Item::Event(event) => {
+                lines.event(event)?;
+                shown += 1;
+                if arguments.head == Some(shown) {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
-            Some(Ok(Entry::Loss(loss))) => {
-                summary.loss(&loss);
+            Item::Name(_) => {}
+            Item::Loss(loss) => {
                 let mut sentence = Vec::new();
-                lines.form.loss(&loss, &mut sentence);
+                lines.form.loss(loss, &mut sentence);
                 complain(format_args!("warning: {}", String::from_utf8_lossy(&sentence)));
             }
-            Some(Err(error)) => summary.damage(&error),
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     lines.finish()?;
     complain(format_args!("{summary}"));
-    Ok(if summary.damaged > 0 { Outcome::Partial } else { Outcome::Complete })
+    Ok(summary.outcome())
 }
 
 /// What lines look like.
 enum Form {
-    Readable(Readable),
+    /// With the place of the time in its lines.
+    Readable(Readable, Stamp, usize),
+    Columns(Readable, Columns, Stamp),
     Exact(Formatter),
     Json(Readable),
 }
 
+/// How times are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Time {
+    /// Time of day: 14:05:09.123456789.
+    Clock,
+    /// With the date.
+    Date,
+    /// Seconds since the first event of the trace.
+    Relative,
+    /// Seconds from the Unix epoch.
+    Unix,
+    /// Clock cycles, as recorded.
+    Cycles,
+}
+
+/// Writes times.
+struct Stamp {
+    time: Time,
+    first: i64,
+    zone: TimeZone,
+}
+
+/// Bytes of a time of day, and of what makes it dim.
+const CLOCK: usize = 18;
+const DIM: usize = 4;
+
+impl Stamp {
+    fn show(&self, event: &Event<'_>) -> String {
+        let Some(timestamp) = event.timestamp() else { return String::new() };
+        let seconds = |nanoseconds: i64| {
+            let sign = if nanoseconds < 0 { "-" } else { "" };
+            let size = nanoseconds.unsigned_abs();
+            format!("{sign}{}.{:09}", size / 1_000_000_000, size % 1_000_000_000)
+        };
+        match self.time {
+            Time::Clock => time::show(timestamp, &self.zone).split_off("2026-01-01 ".len()),
+            Time::Date => time::show(timestamp, &self.zone),
+            Time::Relative => seconds(timestamp.saturating_sub(self.first)),
+            Time::Unix => seconds(timestamp),
+            Time::Cycles => event.cycles().to_string(),
+        }
+    }
+}
+
 impl Form {
-    fn new(arguments: &Arguments, common: &Common, traces: &[Trace]) -> Self {
+    fn new(arguments: &Arguments, common: &Common, opened: &Opened) -> Result<Self, Failure> {
+        let utc = arguments.source.wanted.utc;
         if arguments.babeltrace {
-            return Self::Exact(if arguments.utc { Formatter::utc() } else { Formatter::local(local()) });
+            return Ok(Self::Exact(if utc { Formatter::utc() } else { Formatter::local(time::local_offset()) }));
         }
-        let readable = if arguments.utc { Readable::utc() } else { Readable::local(local()) };
+        let readable = if utc { Readable::utc() } else { Readable::local(time::local_offset()) };
         if common.json {
-            return Self::Json(readable);
+            return Ok(Self::Json(readable));
         }
-        let mut readable = readable.deltas(arguments.delta).processes(traces.len() > 1).colors(common.is_colored());
-        traces.iter().for_each(|trace| readable.read_thread_names(trace));
-        Self::Readable(readable)
+        let stamp = Stamp { time: arguments.time, first: opened.first.unwrap_or_default(), zone: opened.zone.clone() };
+        if !arguments.columns.is_empty() {
+            let columns = Columns::new(&arguments.columns, &opened.classes())?;
+            return Ok(Self::Columns(readable, columns, stamp));
+        }
+        let colors = common.is_colored();
+        let mut readable = readable.deltas(arguments.delta).processes(opened.traces.len() > 1).colors(colors);
+        opened.traces.iter().for_each(|trace| readable.read_thread_names(trace));
+        Ok(Self::Readable(readable, stamp, if colors { DIM } else { 0 }))
     }
 
     fn event(&mut self, event: &Event<'_>, line: &mut Vec<u8>) -> io::Result<()> {
         match self {
-            Self::Readable(readable) => readable.event(event, line),
+            Self::Readable(readable, stamp, at) => {
+                readable.event(event, line);
+                if stamp.time != Time::Clock && event.timestamp().is_some() {
+                    line.splice(*at..*at + CLOCK, stamp.show(event).into_bytes());
+                }
+            }
+            Self::Columns(_, columns, stamp) => columns.line(event, &stamp.show(event), line),
             Self::Exact(formatter) => formatter.event(event, line),
             Self::Json(_) => {
                 serde_json::to_writer(&mut *line, &json::EventJson(event))?;
@@ -137,16 +178,10 @@ impl Form {
 
     fn loss(&self, loss: &Loss, sentence: &mut Vec<u8>) {
         match self {
-            Self::Readable(readable) | Self::Json(readable) => readable.loss(loss, sentence),
+            Self::Readable(readable, ..) | Self::Columns(readable, ..) | Self::Json(readable) => readable.loss(loss, sentence),
             Self::Exact(formatter) => formatter.loss(loss, sentence),
         }
     }
-}
-
-/// The distance of the system's time zone from UTC, in seconds, at a time in seconds from the Unix epoch.
-fn local() -> impl Fn(i64) -> i32 + Send + 'static {
-    let zone = TimeZone::system();
-    move |seconds| Timestamp::from_second(seconds).map_or(0, |time| zone.to_offset(time).seconds())
 }
 
 /// Where lines go.
@@ -159,9 +194,9 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(arguments: &'a Arguments, common: &Common, traces: &[Trace]) -> Self {
+    fn new(arguments: &'a Arguments, common: &Common, opened: &Opened) -> Result<Self, Failure> {
         let out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        Self { arguments, form: Form::new(arguments, common, traces), out, line: Vec::new(), last: VecDeque::new() }
+        Ok(Self { arguments, form: Form::new(arguments, common, opened)?, out, line: Vec::new(), last: VecDeque::new() })
     }
 
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
@@ -181,53 +216,5 @@ impl<'a> Lines<'a> {
             self.out.write_all(line)?;
         }
         self.out.flush()
-    }
-}
-
-impl Summary {
-    fn loss(&mut self, loss: &Loss) {
-        let counter = match loss.kind {
-            LossKind::DiscardedEvents => &mut self.discarded_events,
-            LossKind::LostPackets => &mut self.lost_packets,
-        };
-        match loss.count {
-            Some(count) => *counter = counter.saturating_add(count),
-            None => self.uncounted = true,
-        }
-    }
-
-    fn damage(&mut self, error: &trace_ctf::Error) {
-        self.damaged += 1;
-        complain(format_args!("error: {error}\n  {}", remedy(error)));
-    }
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.shown != self.events {
-            write!(f, "{} of ", self.shown)?;
-        }
-        write!(f, "{}", Count(self.events, "event"))?;
-        if self.stopped {
-            write!(f, ", the rest was not read")?;
-        }
-        write!(f, ", {}, {}", Count(self.discarded_events, "discarded event"), Count(self.lost_packets, "lost packet"))?;
-        if self.uncounted {
-            write!(f, ", others before the first packet of a stream")?;
-        }
-        if self.damaged > 0 {
-            write!(f, ", {}", Count(self.damaged, "damaged file"))?;
-        }
-        Ok(())
-    }
-}
-
-/// A number of things.
-struct Count(u64, &'static str);
-
-impl fmt::Display for Count {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(number, what) = self;
-        write!(f, "{number} {what}{}", if *number == 1 { "" } else { "s" })
     }
 }

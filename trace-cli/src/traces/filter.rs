@@ -1,0 +1,261 @@
+//! Filter expressions on decoded events.
+
+use trace_ctf::declared::{Enumeration, EventClass, Member, StreamClass, Structure, Type};
+use trace_ctf::reader::{Event, Field, Scalar, Scope, Value};
+use trace_filter::{Error, Expression, Input, Kind, Label, Program, Step};
+
+/// A filter for the events of one class.
+#[derive(Debug)]
+pub(super) struct Filter {
+    program: Program,
+    inputs: Vec<Access>,
+}
+
+/// A field as the filter sees it, and the way to its value.
+struct Node {
+    name: String,
+    shape: Shape,
+    /// Names from the scope's structure down to it.
+    path: Vec<String>,
+}
+
+enum Shape {
+    Plain(Kind),
+    Structure(Vec<Node>),
+    Optional(Box<Node>),
+    Variant(Vec<Node>),
+}
+
+/// How a value is read from an event.
+#[derive(Debug)]
+enum Access {
+    Field(Field),
+    /// By way of the tree of values, for what is no scalar or is hidden by another field of its name.
+    Tree {
+        scopes: Vec<Scope>,
+        path: Vec<String>,
+        asks: Asks,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum Asks {
+    Value,
+    Presence,
+    Option(Vec<String>),
+}
+
+impl Filter {
+    pub(super) fn new(expression: &Expression, stream: &StreamClass, class: &EventClass) -> Result<Self, Error> {
+        let fields = nodes(class.fields.as_ref().map(|root| &root.structure), &[]);
+        let context = context(stream, class);
+        let describe = |nodes: &[Node]| nodes.iter().map(Node::describe).collect::<Vec<_>>();
+        let program = expression.compile(&trace_filter::Scope::new(describe(&fields), describe(&context)))?;
+        let access = |input: &Input| {
+            let (nodes, scopes) = if input.context {
+                (&context, vec![Scope::EventContext, Scope::StreamContext, Scope::PacketContext])
+            } else {
+                (&fields, vec![Scope::Payload])
+            };
+            Access::new(nodes, scopes, input, stream, class)
+        };
+        let inputs = program.inputs().iter().map(access).collect();
+        Ok(Self { program, inputs })
+    }
+
+    pub(super) fn accepts(&self, event: &Event<'_>) -> bool {
+        self.program.accepts(&Inputs { filter: self, event })
+    }
+}
+
+struct Inputs<'e> {
+    filter: &'e Filter,
+    event: &'e Event<'e>,
+}
+
+impl trace_filter::Record for Inputs<'_> {
+    fn value(&self, input: usize) -> trace_filter::Value<'_> {
+        self.filter.inputs.get(input).map_or(trace_filter::Value::Missing, |access| access.read(self.event))
+    }
+}
+
+impl Access {
+    fn new(nodes: &[Node], scopes: Vec<Scope>, input: &Input, stream: &StreamClass, class: &EventClass) -> Self {
+        let (mut node, mut asks) = (None, Asks::Value);
+        for step in &input.path {
+            let among = match node.map(|node: &Node| &node.bare().shape) {
+                None => nodes,
+                Some(Shape::Structure(nodes) | Shape::Variant(nodes)) => nodes,
+                Some(_) => &[],
+            };
+            match step {
+                Step::Presence => asks = Asks::Presence,
+                Step::Field(place) | Step::Option(place) => node = among.get(usize::from(*place)),
+            }
+        }
+        if let Asks::Value = asks {
+            node = node.map(Node::bare);
+        }
+        if let (Asks::Value, Some(Node { shape: Shape::Variant(options), .. })) = (&asks, node) {
+            asks = Asks::Option(options.iter().map(|option| option.name.clone()).collect());
+        }
+        let path = node.map(|node| node.path.clone()).unwrap_or_default();
+        if let Asks::Value = asks {
+            let field = Field::find(stream, class, &path.join("."));
+            if let Some(field) = field.filter(|field| scopes.contains(&field.scope())) {
+                return Self::Field(field);
+            }
+        }
+        Self::Tree { scopes, path, asks }
+    }
+
+    fn read<'e>(&self, event: &Event<'e>) -> trace_filter::Value<'e> {
+        use trace_filter::Value as Of;
+        let (scopes, path, asks) = match self {
+            Self::Field(field) => return event.get(field).map_or(Of::Missing, scalar),
+            Self::Tree { scopes, path, asks } => (scopes, path, asks),
+        };
+        let tree = scopes.iter().find_map(|scope| descend(event.value(*scope), path));
+        match asks {
+            Asks::Presence => Of::Integer(tree.is_some_and(|value| !is_absent(&value)).into()),
+            Asks::Option(names) => match tree {
+                Some(Value::Variant(name, _)) => {
+                    names.iter().position(|option| *option == name).map_or(Of::Missing, |place| Of::Integer(place as i128))
+                }
+                _ => Of::Missing,
+            },
+            Asks::Value => match tree {
+                Some(Value::Unsigned(number) | Value::Flags(number, _)) => Of::Integer(number.into()),
+                Some(Value::Signed(number)) => Of::Integer(number.into()),
+                Some(Value::Float(number)) => Of::Float(number),
+                Some(Value::Boolean(value)) => Of::Integer(value.into()),
+                Some(Value::Enumeration(number, _)) => Of::Integer(number),
+                Some(Value::Text(std::borrow::Cow::Borrowed(text))) => Of::Text(text.as_bytes()),
+                _ => Of::Missing,
+            },
+        }
+    }
+}
+
+fn scalar(value: Scalar<'_>) -> trace_filter::Value<'_> {
+    use trace_filter::Value as Of;
+    match value {
+        Scalar::Unsigned(number) | Scalar::Flags(_, number) => Of::Integer(number.into()),
+        Scalar::Signed(number) => Of::Integer(number.into()),
+        Scalar::Float(number) => Of::Float(number),
+        Scalar::Boolean(value) => Of::Integer(value.into()),
+        Scalar::Enumeration(_, number) => Of::Integer(number),
+        Scalar::Text(bytes) => Of::Text(bytes),
+        _ => Of::Missing,
+    }
+}
+
+fn is_absent(value: &Value<'_>) -> bool {
+    matches!(value, Value::Absent) || matches!(value, Value::Variant(name, _) if name == "none")
+}
+
+/// Follows names into a value; an option that is not the current one leads nowhere.
+fn descend<'v>(value: Value<'v>, path: &[String]) -> Option<Value<'v>> {
+    let Some((first, rest)) = path.split_first() else { return Some(value) };
+    match value {
+        Value::Structure(members) => {
+            let (_, inner) = members.into_iter().find(|(name, _)| name == first)?;
+            descend(inner, rest)
+        }
+        Value::Variant(name, inner) if name == *first => descend(*inner, rest),
+        _ => None,
+    }
+}
+
+/// The fields of the contexts, from the inside to the outside, each name once.
+fn context(stream: &StreamClass, class: &EventClass) -> Vec<Node> {
+    let mut all: Vec<Node> = Vec::new();
+    for root in [&class.context, &stream.event_context, &stream.packet_context].into_iter().flatten() {
+        for node in nodes(Some(&root.structure), &[]) {
+            if !all.iter().any(|known| known.name == node.name) {
+                all.push(node);
+            }
+        }
+    }
+    all
+}
+
+fn nodes(structure: Option<&Structure>, path: &[String]) -> Vec<Node> {
+    let members = structure.iter().flat_map(|structure| &structure.members);
+    members.filter(|member| !member.is_companion()).map(|member| Node::new(member, path)).collect()
+}
+
+impl Node {
+    fn new(member: &Member, outside: &[String]) -> Self {
+        let path = [outside, &[member.name().to_owned()]].concat();
+        Self::of(member.name().to_owned(), &member.class, path)
+    }
+
+    fn of(name: String, class: &Type, path: Vec<String>) -> Self {
+        let shape = match class {
+            Type::Integer(_) | Type::Flags(_) => Shape::Plain(Kind::Integer),
+            Type::Float(_) => Shape::Plain(Kind::Float),
+            Type::Boolean(_) => Shape::Plain(Kind::Bool),
+            Type::Enumeration(class) if is_bool(class) => Shape::Plain(Kind::Bool),
+            Type::Enumeration(class) => {
+                let label = |label: &trace_ctf::declared::Label| Label {
+                    name: label.label.to_string(),
+                    low: label.low,
+                    high: label.high,
+                };
+                Shape::Plain(Kind::Enumeration(class.labels.iter().map(label).collect()))
+            }
+            Type::Text(_) => Shape::Plain(Kind::Text),
+            Type::Array(array) if array.text().is_some() => Shape::Plain(Kind::Text),
+            Type::Sequence(sequence) if sequence.text().is_some() => Shape::Plain(Kind::Text),
+            Type::Array(_) | Type::Sequence(_) => Shape::Plain(Kind::Unreadable("an array")),
+            Type::Blob(_) => Shape::Plain(Kind::Unreadable("bytes")),
+            Type::Structure(structure) => {
+                let mut members = nodes(Some(structure), &path);
+                // Nested texts are recorded as structures of one member.
+                match members.len() {
+                    1 if members[0].name == "value" => return Self { name, ..members.remove(0) },
+                    _ => Shape::Structure(members),
+                }
+            }
+            Type::Optional(optional) => Shape::Optional(Box::new(Self::of(name.clone(), &optional.inner, path.clone()))),
+            Type::Variant(variant) => match &variant.options[..] {
+                [none, some] if none.name() == "none" && some.name() == "some" => {
+                    Shape::Optional(Box::new(Self::new(some, &path)))
+                }
+                options => Shape::Variant(options.iter().map(|option| Self::new(option, &path)).collect()),
+            },
+        };
+        Self { name, shape, path }
+    }
+
+    /// What is in it, where it is optional.
+    fn bare(&self) -> &Self {
+        match &self.shape {
+            Shape::Optional(inner) => inner.bare(),
+            _ => self,
+        }
+    }
+
+    fn describe(&self) -> trace_filter::Field {
+        trace_filter::Field::new(self.name.clone(), self.kind())
+    }
+
+    fn kind(&self) -> Kind {
+        let describe = |nodes: &[Self]| nodes.iter().map(Self::describe).collect();
+        match &self.shape {
+            Shape::Plain(kind) => kind.clone(),
+            Shape::Structure(members) => Kind::Structure(describe(members)),
+            Shape::Optional(inner) => Kind::Optional(Box::new(inner.kind())),
+            Shape::Variant(options) => Kind::Variant(describe(options)),
+        }
+    }
+}
+
+/// Whether an enumeration stands for a truth value, as CTF 1.8 has none.
+fn is_bool(class: &Enumeration) -> bool {
+    let is = |label: &str, value: i128| {
+        class.labels.iter().any(|known| &*known.label == label && known.low == value && known.high == value)
+    };
+    class.labels.len() == 2 && is("false", 0) && is("true", 1)
+}

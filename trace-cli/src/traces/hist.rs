@@ -1,0 +1,291 @@
+//! `ringtrace hist`: how the values of a field are distributed.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::json;
+use trace_ctf::reader::{Event, Scalar};
+
+use super::columns::{Column, names, show};
+use super::distribution::{Bucket, Distribution};
+use super::source::{Classes, Gather, Opened, SourceOption, there_are};
+use super::summary::Summary;
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+use crate::live::text::table;
+
+/// Characters of the longest bar.
+const BAR: usize = 40;
+/// Groups, and texts, that are told apart; what comes later counts as others.
+const GROUPS: usize = 10_000;
+
+/// Shows how the values of a field are distributed: as a plot of powers of two, or of equal steps, with percentiles.
+///
+/// Texts and enumerations are counted by value. Percentiles are within 1 %; the least and the greatest value are exact.
+///
+/// Examples: ringtrace hist shop:cache_lookup.bytes by outcome; ringtrace hist shop:request_begin.path
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The field: EVENT.FIELD, where * in EVENT stands for any text.
+    #[arg(value_name = "EVENT.FIELD")]
+    field: String,
+
+    /// `by FIELD`: a histogram for each value of another field, or of a context field such as vtid.
+    #[arg(value_name = "by FIELD", num_args = 2)]
+    by: Vec<String>,
+
+    /// So many equal steps between the least and the greatest value; reads the trace twice.
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    linear: Option<u32>,
+
+    /// How many groups are shown, and how many texts of each.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    count: usize,
+
+    #[command(flatten)]
+    source: SourceOption,
+}
+
+/// The field behind `by`.
+pub(super) fn by(words: &[String]) -> Result<Option<&str>, Failure> {
+    match words {
+        [] => Ok(None),
+        [by, field] if by == "by" => Ok(Some(field)),
+        [word, ..] => Err(Failure::Wrong(format!("{word}: write `by FIELD`"))),
+    }
+}
+
+/// Values of one group.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    numbers: Distribution,
+    texts: BTreeMap<String, u64>,
+    /// Texts beyond those that are told apart.
+    others: u64,
+    /// Counts of equal steps.
+    steps: Vec<u64>,
+}
+
+impl Group {
+    fn merge(&mut self, other: &Self) {
+        self.numbers.merge(&other.numbers);
+        other.texts.iter().for_each(|(text, count)| *self.texts.entry(text.clone()).or_default() += count);
+        self.others += other.others;
+        self.steps.resize(self.steps.len().max(other.steps.len()), 0);
+        self.steps.iter_mut().zip(&other.steps).for_each(|(step, count)| *step += count);
+    }
+
+    fn count(&self) -> u64 {
+        self.numbers.count() + self.numbers.strange() + self.texts.values().sum::<u64>() + self.others
+    }
+}
+
+/// What one thread of ours gathers.
+struct Gathered {
+    value: Column,
+    by: Option<Column>,
+    groups: BTreeMap<String, Group>,
+    /// Least value and size of equal steps, and their number.
+    steps: Option<(f64, f64, u32)>,
+}
+
+impl Gather for Gathered {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+        let Some(value) = self.value.get(event) else { return Ok(()) };
+        if let Scalar::Absent = value {
+            return Ok(());
+        }
+        let mut key = match &mut self.by {
+            Some(by) => by.text(event).unwrap_or_else(|| "-".to_owned()),
+            None => String::new(),
+        };
+        if self.groups.len() >= GROUPS && !self.groups.contains_key(&key) {
+            key = "others".to_owned();
+        }
+        let group = self.groups.entry(key).or_default();
+        match value {
+            Scalar::Unsigned(_) | Scalar::Signed(_) | Scalar::Float(_) | Scalar::Flags(..) => {
+                let number = value.as_f64().unwrap_or(f64::NAN);
+                group.numbers.add(number);
+                if let (Some((least, size, count)), true) = (self.steps, number.is_finite()) {
+                    group.steps.resize(count as usize, 0);
+                    let step = if size > 0.0 { ((number - least) / size) as usize } else { 0 };
+                    group.steps[step.min(count as usize - 1)] += 1;
+                }
+            }
+            _ => match show(value) {
+                Some(text) if group.texts.len() < GROUPS || group.texts.contains_key(&text) => {
+                    *group.texts.entry(text).or_default() += 1;
+                }
+                _ => group.others += 1,
+            },
+        }
+        Ok(())
+    }
+}
+
+/// Parts `EVENT.FIELD`, where both may have dots: the first way that fits counts.
+fn find<'o>(opened: &'o Opened, what: &str) -> Result<(Classes<'o>, String), Failure> {
+    let splits = what.match_indices('.').map(|(at, _)| (&what[..at], &what[at + 1..]));
+    let mut failed = None;
+    for (event, field) in splits {
+        match opened.named(event) {
+            Ok(classes) => match Column::new(field, &classes) {
+                Ok(_) => return Ok((classes, field.to_owned())),
+                Err(error) => failed = Some(error),
+            },
+            Err(error) if failed.is_none() => failed = Some(error),
+            Err(_) => {}
+        }
+    }
+    Err(failed.unwrap_or_else(|| {
+        let fields = match opened.named(what) {
+            Ok(classes) => {
+                let names: Vec<String> = classes.first().map(|(stream, class)| names(stream, class)).unwrap_or_default();
+                there_are("fields", &names.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+            Err(error) => return error,
+        };
+        Failure::Wrong(format!("{what}: write EVENT.FIELD\n  {fields}"))
+    }))
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    let mut summary = Summary::default();
+    let opened = arguments.source.open(&mut summary)?;
+    let (classes, field) = find(&opened, &arguments.field)?;
+    let by = by(&arguments.by)?;
+    if let Some(by) = by {
+        Column::new(by, &classes)?;
+    }
+    let gather = |steps, summary: &mut Summary| -> Result<BTreeMap<String, Group>, Failure> {
+        let make = || Gathered {
+            value: Column::anywhere(&field, &classes),
+            by: by.map(|by| Column::anywhere(by, &classes)),
+            groups: BTreeMap::new(),
+            steps,
+        };
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        for part in opened.gather(summary, make)? {
+            part.groups.iter().for_each(|(key, group)| groups.entry(key.clone()).or_default().merge(group));
+        }
+        Ok(groups)
+    };
+    let mut groups = gather(None, &mut summary)?;
+    let mut steps = None;
+    if let Some(count) = arguments.linear {
+        let spans = groups.values().filter_map(|group| group.numbers.span());
+        let whole = spans.reduce(|(least, most), (low, high)| (least.min(low), most.max(high)));
+        if let Some((least, most)) = whole {
+            steps = Some((least, (most - least) / f64::from(count), count));
+            groups = gather(steps, &mut Summary::default())?;
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().filter(|(_, group)| group.count() > 0).collect();
+    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count()));
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let name = by.unwrap_or_default();
+    for (number, (key, group)) in groups.iter().take(arguments.count).enumerate() {
+        if common.json {
+            let buckets: Vec<_> =
+                buckets(group, steps).iter().map(|b| json!({ "low": b.low, "high": b.high, "count": b.count })).collect();
+            let mut row = json!({ "field": arguments.field, "numbers": group.numbers.json(), "buckets": buckets,
+                                  "texts": group.texts, "others": group.others });
+            if by.is_some() {
+                row["by"] = json!({ name: key });
+            }
+            writeln!(out, "{row}")?;
+            continue;
+        }
+        if number > 0 {
+            writeln!(out)?;
+        }
+        if by.is_some() {
+            writeln!(out, "{name} {key}")?;
+        }
+        plot(group, steps, arguments.count, &mut out)?;
+    }
+    if let (Some(rest @ 1..), false) = (groups.len().checked_sub(arguments.count), common.json) {
+        writeln!(out, "\nand {rest} more groups: -n shows more")?;
+    }
+    out.flush()?;
+    if groups.is_empty() {
+        complain(format_args!("no event has a value of {}", arguments.field));
+    }
+    complain(format_args!("{summary}"));
+    Ok(summary.outcome())
+}
+
+fn buckets(group: &Group, steps: Option<(f64, f64, u32)>) -> Vec<Bucket> {
+    match steps {
+        Some((least, size, _)) => {
+            let bucket = |(step, count): (usize, &u64)| {
+                let low = least + size * step as f64;
+                Bucket { low, high: low + size, count: *count }
+            };
+            group.steps.iter().enumerate().map(bucket).collect()
+        }
+        None => group.numbers.powers(),
+    }
+}
+
+fn plot(group: &Group, steps: Option<(f64, f64, u32)>, shown: usize, out: &mut impl Write) -> io::Result<()> {
+    let numbers = &group.numbers;
+    if let Some((least, most)) = numbers.span() {
+        let [half, most_of, nearly] = [0.5, 0.9, 0.99].map(|share| number(numbers.quantile(share)));
+        let (count, mean) = (numbers.count(), number(numbers.mean()));
+        let (least, most) = (number(least), number(most));
+        writeln!(out, "{count} values: min {least}, p50 {half}, p90 {most_of}, p99 {nearly}, max {most}, mean {mean}")?;
+        let buckets = buckets(group, steps);
+        let rows = buckets.iter().map(|b| (range(b), b.count)).collect::<Vec<_>>();
+        bars(&["from", ">count", ""], &rows, out)?;
+    }
+    if numbers.strange() > 0 {
+        writeln!(out, "{} values are infinite or no numbers", numbers.strange())?;
+    }
+    let mut texts: Vec<_> = group.texts.iter().map(|(text, count)| (text.clone(), *count)).collect();
+    texts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let rest: u64 = texts.iter().skip(shown).map(|(_, count)| count).sum::<u64>() + group.others;
+    let kinds = texts.len();
+    texts.truncate(shown);
+    if rest > 0 {
+        texts.push(("others".to_owned(), rest));
+    }
+    if kinds > 0 {
+        writeln!(out, "{} values, {kinds} different", group.count())?;
+        bars(&["value", ">count", ""], &texts, out)?;
+    }
+    Ok(())
+}
+
+fn range(bucket: &Bucket) -> String {
+    if bucket.low == bucket.high { number(bucket.low) } else { format!("{} … {}", number(bucket.low), number(bucket.high)) }
+}
+
+fn bars(headings: &[&str], rows: &[(String, u64)], out: &mut impl Write) -> io::Result<()> {
+    let most = rows.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
+    let row = |(name, count): &(String, u64)| vec![name.clone(), count.to_string(), bar(*count, most)];
+    write!(out, "{}", table(headings, rows.iter().map(row).collect()))
+}
+
+/// A bar in proportion, to an eighth of a character.
+fn bar(count: u64, most: u64) -> String {
+    let eighths = (count as f64 / most as f64 * (BAR * 8) as f64).round() as usize;
+    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    let bar = "█".repeat(eighths / 8) + rest;
+    if bar.is_empty() && count > 0 { "▏".to_owned() } else { bar }
+}
+
+/// A number, with as many digits as tell something.
+pub(super) fn number(value: f64) -> String {
+    let size = value.abs();
+    if value == value.trunc() && size < 1e15 {
+        format!("{value}")
+    } else if (1e-3..1e6).contains(&size) {
+        let digits = if size < 10.0 { 3 } else { 1 };
+        format!("{value:.digits$}")
+    } else {
+        format!("{value:.3e}")
+    }
+}

@@ -1,0 +1,454 @@
+//! Which events a verb reads: of what traces, and which of them.
+
+use std::collections::HashMap;
+use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::tz::TimeZone;
+use trace_ctf::declared::{EventClass, StreamClass};
+use trace_ctf::reader::{Entry, Event, Loss, Merge, Selection, Stream, Trace};
+use trace_filter::Expression;
+use trace_registry::Glob;
+use trace_registry::registry::{self, Match};
+
+use super::filter::Filter;
+use super::names::THREAD_NAME;
+use super::summary::Summary;
+use super::{open, time};
+use crate::failure::Failure;
+
+/// Events between two looks at the clock of the progress bar.
+const STEP: u64 = 1 << 16;
+
+/// Which events.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Which events")]
+pub(crate) struct Wanted {
+    /// Only events whose name matches: * stands for any text, ? for any character. May be given several times.
+    #[arg(long, value_name = "GLOB")]
+    event: Vec<String>,
+
+    /// Only events for which an expression over their fields and context holds, such as 'bytes > 4K && $ctx.vtid == 12'.
+    #[arg(long = "if", value_name = "EXPRESSION")]
+    condition: Option<String>,
+
+    /// Only events from a time on: 14:05:09.25, '2026-01-31 14:05:09', +1.5s after the first event, or Unix seconds.
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+
+    /// Only events before a time.
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+
+    /// Times in UTC instead of local time.
+    #[arg(long)]
+    pub(super) utc: bool,
+}
+
+/// A directory, and which events of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Source {
+    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
+    pub(super) directory: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) wanted: Wanted,
+}
+
+/// As [`Source`], for verbs whose arguments are names of events.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SourceOption {
+    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
+    #[arg(long = "in", value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) wanted: Wanted,
+}
+
+impl SourceOption {
+    pub(super) fn open(&self, summary: &mut Summary) -> Result<Opened, Failure> {
+        Opened::new(open::traces(self.directory.as_deref())?, &self.wanted, summary)
+    }
+}
+
+impl Source {
+    pub(super) fn open(&self, summary: &mut Summary) -> Result<Opened, Failure> {
+        Opened::new(open::traces(self.directory.as_deref())?, &self.wanted, summary)
+    }
+}
+
+/// Event classes, with those of their streams.
+pub(super) type Classes<'t> = Vec<(&'t StreamClass, &'t EventClass)>;
+
+/// Open traces, and which of their events are wanted.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) traces: Vec<Trace>,
+    /// Time of the first event, wanted or not.
+    pub(super) first: Option<i64>,
+    pub(super) zone: TimeZone,
+    from: Option<i64>,
+    to: Option<i64>,
+    /// What is to be done with events, by class; empty where all are wanted.
+    plans: HashMap<Class, Plan>,
+}
+
+/// An event class of an open trace, by its place in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Class(usize);
+
+impl Class {
+    pub(super) fn of(class: &EventClass) -> Self {
+        Self(std::ptr::from_ref(class).addr())
+    }
+}
+
+#[derive(Debug)]
+enum Plan {
+    Ignored,
+    All,
+    Some(Box<Filter>),
+}
+
+/// What a reading comes across.
+pub(super) enum Item<'i> {
+    Event(&'i Event<'i>),
+    /// A thread's name, which was not asked for.
+    Name(&'i Event<'i>),
+    Loss(&'i Loss),
+}
+
+/// Gathers what is known of events; a verb has one for each thread that reads.
+pub(super) trait Gather: Send {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), Failure>;
+
+    /// The size of the event that was given last, in bytes.
+    fn size(&mut self, _bytes: u64) {}
+
+    /// A thread's name, whether it was asked for or not.
+    fn name(&mut self, _event: &Event<'_>) {}
+}
+
+impl Opened {
+    pub(super) fn new(mut traces: Vec<Trace>, wanted: &Wanted, summary: &mut Summary) -> Result<Self, Failure> {
+        for error in traces.iter_mut().flat_map(Trace::take_damage) {
+            summary.damage(&error);
+        }
+        let first = first(&traces);
+        let zone = time::zone(wanted.utc);
+        let parse = |text: &Option<String>| {
+            let text = text.as_deref();
+            text.map(|text| time::parse(text, first.unwrap_or_default(), &zone)).transpose()
+        };
+        let (from, to) = (parse(&wanted.from)?, parse(&wanted.to)?);
+        if let (Some(begin), Some(end)) = (from, to)
+            && begin >= end
+        {
+            let (begin, end) = (time::show(begin, &zone), time::show(end, &zone));
+            return Err(Failure::Wrong(format!("--from {begin} is not before --to {end}: nothing lies between them")));
+        }
+        let plans = plans(&traces, wanted)?;
+        Ok(Self { traces, first, zone, from, to, plans })
+    }
+
+    /// The classes of the wanted events.
+    pub(super) fn classes(&self) -> Classes<'_> {
+        let all = all_classes(&self.traces);
+        all.into_iter().filter(|(_, class)| self.wants(class)).collect()
+    }
+
+    fn wants(&self, class: &EventClass) -> bool {
+        self.plans.is_empty() || !matches!(self.plans.get(&Class::of(class)), None | Some(Plan::Ignored))
+    }
+
+    /// The classes that a name stands for: a glob, a whole name, or the end of one.
+    pub(super) fn named(&self, pattern: &str) -> Result<Classes<'_>, Failure> {
+        find_classes(&self.traces, pattern)
+    }
+
+    fn accepts(&self, event: &Event<'_>, last: &mut Option<(Class, &Plan)>) -> bool {
+        // Kept by the caller, because most events are of the class of the one before.
+        let class = Class::of(event.class());
+        let plan = match *last {
+            Some((known, plan)) if known == class => plan,
+            _ => self.plans.get(&class).unwrap_or(&Plan::Ignored),
+        };
+        match plan {
+            Plan::Ignored => false,
+            Plan::All => true,
+            Plan::Some(filter) => filter.accepts(event),
+        }
+    }
+
+    /// Reads the wanted events in the order of time, with what is missing between them.
+    pub(super) fn each(
+        &self,
+        summary: &mut Summary,
+        mut visit: impl FnMut(Item<'_>) -> Result<ControlFlow<()>, Failure>,
+    ) -> Result<(), Failure> {
+        let mut selection = Selection::default();
+        if let Some(from) = self.from {
+            selection = selection.from(from);
+        }
+        if let Some(to) = self.to {
+            selection = selection.to(to);
+        }
+        let mut merge = Merge::select(&self.traces, selection);
+        let mut progress = Progress::new();
+        let mut last = None;
+        while let Some(entry) = merge.next_entry() {
+            let item = match entry {
+                Ok(Entry::Event(event)) => {
+                    summary.events += 1;
+                    progress.step(summary.events);
+                    let step = if self.plans.is_empty() || self.accepts(&event, &mut last) {
+                        summary.shown += 1;
+                        visit(Item::Event(&event))?
+                    } else if event.name() == THREAD_NAME {
+                        visit(Item::Name(&event))?
+                    } else {
+                        continue;
+                    };
+                    if step.is_break() {
+                        summary.stopped = true;
+                        break;
+                    }
+                    continue;
+                }
+                Ok(Entry::Loss(loss)) => loss,
+                Err(error) => {
+                    summary.damage(&error);
+                    continue;
+                }
+            };
+            summary.loss(&item);
+            if visit(Item::Loss(&item))?.is_break() {
+                summary.stopped = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the wanted events in any order, on all cores: each gatherer gets some of the streams.
+    pub(super) fn gather<G: Gather>(&self, summary: &mut Summary, make: impl Fn() -> G + Sync) -> Result<Vec<G>, Failure> {
+        let streams: Vec<(&Trace, &Stream)> =
+            self.traces.iter().flat_map(|trace| trace.streams().iter().map(move |stream| (trace, stream))).collect();
+        let workers = thread::available_parallelism().map_or(1, usize::from).min(streams.len()).max(1);
+        let queue = Mutex::new(streams.into_iter());
+        let progress = Mutex::new((Progress::new(), 0));
+        let work = || {
+            let (mut gatherer, mut counts) = (make(), Summary::default());
+            loop {
+                let next = queue.lock().map(|mut queue| queue.next()).unwrap_or_default();
+                let Some((trace, stream)) = next else { break };
+                self.stream(trace, stream, &mut counts, &mut gatherer, &progress)?;
+            }
+            Ok((gatherer, counts))
+        };
+        let done: Vec<Result<(G, Summary), Failure>> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            let died = |_| Err(Failure::Wrong("a thread of this command panicked: please report it".to_owned()));
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(died)).collect()
+        });
+        let mut all = Vec::new();
+        for result in done {
+            let (gatherer, counts) = result?;
+            summary.add(&counts);
+            all.push(gatherer);
+        }
+        Ok(all)
+    }
+
+    fn stream<G: Gather>(
+        &self,
+        trace: &Trace,
+        stream: &Stream,
+        summary: &mut Summary,
+        gatherer: &mut G,
+        progress: &Mutex<(Progress, u64)>,
+    ) -> Result<(), Failure> {
+        let mut last = None;
+        let mut packets = trace.packets(stream).between(self.from, self.to);
+        while let Some(next) = packets.next() {
+            let (packet, losses) = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    summary.damage(&error);
+                    break;
+                }
+            };
+            losses.iter().for_each(|loss| summary.loss(loss));
+            let (mut start, mut is_given, mut count) = (0, false, 0);
+            let mut events = packet.events();
+            let mut broken = None;
+            while let Some(event) = events.next_event() {
+                let event = match event {
+                    Ok(event) => event,
+                    Err(error) => {
+                        broken = Some(error);
+                        break;
+                    }
+                };
+                count += 1;
+                let at = event.byte_offset();
+                if core::mem::take(&mut is_given) {
+                    gatherer.size(at - start);
+                }
+                if event.name() == THREAD_NAME {
+                    gatherer.name(&event);
+                }
+                let is_in_time = event.timestamp().is_none_or(|timestamp| {
+                    self.from.is_none_or(|from| timestamp >= from) && self.to.is_none_or(|to| timestamp < to)
+                });
+                if is_in_time && (self.plans.is_empty() || self.accepts(&event, &mut last)) {
+                    summary.shown += 1;
+                    gatherer.event(&event)?;
+                    (start, is_given) = (at, true);
+                }
+            }
+            summary.events += count;
+            if is_given && broken.is_none() {
+                let bits = packet.info().content_bits.or(packet.info().packet_bits);
+                let length = bits.map_or(packet.bytes().len() as u64, |bits| bits.div_ceil(8));
+                gatherer.size((packet.byte_offset() + length).saturating_sub(start));
+            }
+            if let Ok(mut progress) = progress.lock() {
+                progress.1 += count;
+                let events = progress.1;
+                progress.0.show(events);
+            }
+            if let Some(error) = broken {
+                summary.damage(&error);
+                break;
+            }
+            packets.recycle(packet);
+        }
+        Ok(())
+    }
+}
+
+fn all_classes(traces: &[Trace]) -> Classes<'_> {
+    let streams = traces.iter().flat_map(|trace| trace.declarations().streams());
+    streams.flat_map(|stream| stream.events().map(move |class| (stream, class))).collect()
+}
+
+fn find_classes<'t>(traces: &'t [Trace], pattern: &str) -> Result<Classes<'t>, Failure> {
+    let all = all_classes(traces);
+    let found = registry::find(&Glob::new(pattern), all.iter(), |(_, class)| class.name.clone());
+    match found {
+        Match::Some(found) => Ok(found.into_iter().copied().collect()),
+        // The streams of one trace may each have a class of the name.
+        Match::Ambiguous { candidates } if candidates.len() > 1 => Err(Failure::Wrong(format!(
+            "{pattern}: this is the end of several names\n  one of them is meant: {}",
+            candidates.join(", ")
+        ))),
+        Match::NoneByName { near } if !near.is_empty() => {
+            Err(Failure::Wrong(format!("{pattern}: no event has this name\n  did you mean {}?", near.join(" or "))))
+        }
+        _ => {
+            let mut names: Vec<&str> = all.iter().map(|(_, class)| &*class.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            Err(Failure::Wrong(format!("{pattern}: no event has this name\n  {}", there_are("events", &names))))
+        }
+    }
+}
+
+/// A hint with the names that there are.
+pub(super) fn there_are(what: &str, names: &[&str]) -> String {
+    const SHOWN: usize = 12;
+    match names.len() {
+        0 => format!("there are no {what}"),
+        count @ 0..=SHOWN => format!("the {what} are: {}", names[..count].join(", ")),
+        count => {
+            let rest = count - SHOWN;
+            format!("the {what} are: {} and {rest} more; `ringtrace formats` shows all", names[..SHOWN].join(", "))
+        }
+    }
+}
+
+fn plans(traces: &[Trace], wanted: &Wanted) -> Result<HashMap<Class, Plan>, Failure> {
+    let mut plans = HashMap::new();
+    if wanted.event.is_empty() && wanted.condition.is_none() {
+        return Ok(plans);
+    }
+    let named = if wanted.event.is_empty() {
+        all_classes(traces)
+    } else {
+        let found: Result<Vec<_>, _> = wanted.event.iter().map(|pattern| find_classes(traces, pattern)).collect();
+        found?.concat()
+    };
+    plans.extend(all_classes(traces).into_iter().map(|(_, class)| (Class::of(class), Plan::Ignored)));
+    let Some(condition) = &wanted.condition else {
+        plans.extend(named.into_iter().map(|(_, class)| (Class::of(class), Plan::All)));
+        return Ok(plans);
+    };
+    let expression = Expression::parse(condition).map_err(|error| Failure::Wrong(format!("--if: {error}")))?;
+    let (mut refused, mut is_used) = (None, false);
+    for (stream, class) in named {
+        match Filter::new(&expression, stream, class) {
+            Ok(filter) => {
+                plans.insert(Class::of(class), Plan::Some(Box::new(filter)));
+                is_used = true;
+            }
+            // Events without such a field are not meant. What is told is the nearest miss.
+            Err(error) if refused.is_none() || error.remedy().contains("did you mean") => refused = Some((error, class)),
+            Err(_) => {}
+        }
+    }
+    match refused {
+        Some((error, class)) if !is_used => Err(Failure::Wrong(format!("--if: {error}\n  (these are those of {})", class.name))),
+        _ => Ok(plans),
+    }
+}
+
+/// The time of the first event.
+fn first(traces: &[Trace]) -> Option<i64> {
+    let mut merge = Merge::new(traces);
+    loop {
+        if let Ok(Entry::Event(event)) = merge.next_entry()? {
+            return event.timestamp();
+        }
+    }
+}
+
+/// How far a long reading came, on a terminal.
+struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    fn new() -> Self {
+        // Not between lines that are shown at the same place.
+        if !std::io::stderr().is_terminal() || std::io::stdout().is_terminal() {
+            return Self(None);
+        }
+        let style = ProgressStyle::with_template("{spinner} {human_pos} events, {per_sec}").ok();
+        let bar = ProgressBar::new_spinner();
+        Self(style.map(|style| bar.with_style(style)))
+    }
+
+    fn step(&mut self, events: u64) {
+        if events.is_multiple_of(STEP) {
+            self.show(events);
+        }
+    }
+
+    fn show(&mut self, events: u64) {
+        if let Self(Some(bar)) = self {
+            bar.set_position(events);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Self(Some(bar)) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What is told at the end of a reading: how much was read, and what is missing.
+
+use std::fmt;
+
+use trace_ctf::reader::{Loss, LossKind};
+
+use crate::Outcome;
+use crate::failure::{complain, remedy};
+
+/// What is counted on the way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Summary {
+    /// Events that were read.
+    pub(super) events: u64,
+    /// Those of them that were wanted.
+    pub(super) shown: u64,
+    pub(super) discarded_events: u64,
+    pub(super) lost_packets: u64,
+    /// Losses that the trace does not count.
+    pub(super) uncounted: bool,
+    pub(super) damaged: u64,
+    /// Ended before the trace did.
+    pub(super) stopped: bool,
+}
+
+impl Summary {
+    pub(super) fn loss(&mut self, loss: &Loss) {
+        let counter = match loss.kind {
+            LossKind::DiscardedEvents => &mut self.discarded_events,
+            LossKind::LostPackets => &mut self.lost_packets,
+        };
+        match loss.count {
+            Some(count) => *counter = counter.saturating_add(count),
+            None => self.uncounted = true,
+        }
+    }
+
+    pub(super) fn damage(&mut self, error: &trace_ctf::Error) {
+        self.damaged += 1;
+        complain(format_args!("error: {error}\n  {}", remedy(error)));
+    }
+
+    /// Takes over what another one counted.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.shown += other.shown;
+        self.discarded_events = self.discarded_events.saturating_add(other.discarded_events);
+        self.lost_packets = self.lost_packets.saturating_add(other.lost_packets);
+        self.uncounted |= other.uncounted;
+        self.damaged += other.damaged;
+        self.stopped |= other.stopped;
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        if self.damaged > 0 { Outcome::Partial } else { Outcome::Complete }
+    }
+
+    /// What is missing, for tools that read JSON.
+    pub(super) fn losses_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "discarded_events": self.discarded_events,
+            "lost_packets": self.lost_packets,
+            "uncounted": self.uncounted,
+            "damaged": self.damaged,
+        })
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.shown != self.events {
+            write!(f, "{} of ", self.shown)?;
+        }
+        write!(f, "{}", Count(self.events, "event"))?;
+        if self.stopped {
+            write!(f, ", the rest was not read")?;
+        }
+        write!(f, ", {}, {}", Count(self.discarded_events, "discarded event"), Count(self.lost_packets, "lost packet"))?;
+        if self.uncounted {
+            write!(f, ", others before the first packet of a stream")?;
+        }
+        if self.damaged > 0 {
+            write!(f, ", {}", Count(self.damaged, "damaged file"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A number of things.
+struct Count(u64, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(number, what) = self;
+        write!(f, "{number} {what}{}", if *number == 1 { "" } else { "s" })
+    }
+}

@@ -1,0 +1,174 @@
+//! The verbs about traces, on a trace whose every event is known.
+
+mod sample;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use sample::{ORIGIN, REQUESTS, Variation};
+use serde_json::Value;
+
+/// A directory with the trace in `shop.ringtrace`, and the number of its events.
+fn here() -> (tempfile::TempDir, u64) {
+    let here = tempfile::tempdir().unwrap();
+    let events = sample::write(&here.path().join("shop.ringtrace"), Variation::default());
+    (here, events)
+}
+
+fn run(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ringtrace")).args(arguments).env("TZ", "UTC").current_dir(directory).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command prints, which must succeed.
+fn succeed(arguments: &[&str], directory: &Path) -> String {
+    let output = run(arguments, directory);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn json(arguments: &[&str], directory: &Path) -> Vec<Value> {
+    let printed = succeed(&[arguments, &["--json"]].concat(), directory);
+    printed.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
+}
+
+/// What a command says, which must fail with an exit code.
+fn fail(arguments: &[&str], code: i32, phrases: &[&str], directory: &Path) {
+    let output = run(arguments, directory);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    phrases.iter().for_each(|phrase| assert!(said.contains(phrase), "{phrase} in {said}"));
+}
+
+#[test]
+fn view_takes_times_names_and_expressions() {
+    let (here, events) = here();
+    let here = here.path();
+    let count = |arguments: &[&str]| succeed(&[&["view"], arguments].concat(), here).lines().count() as u64;
+    assert_eq!(count(&[]), events);
+    assert_eq!(count(&["--from", "22:13:20.010"]), events - 2 - 2 * 3 * 10);
+    assert_eq!(count(&["--to", "+10ms"]), 2 + 2 * 3 * 10);
+    assert_eq!(count(&["--from", "2023-11-14T22:13:20.010Z", "--to", "1700000000.020"]), 2 * 3 * 10);
+    assert_eq!(count(&["--event", "*_begin", "--event", "request_end"]), 4 * REQUESTS);
+    assert_eq!(count(&["--if", "status == 500"]), 2);
+    assert_eq!(count(&["--if", "path ~ \"/s*\" && $ctx.vtid == 4202"]), 10);
+    assert_eq!(count(&["--if", "outcome == \"MISS\""]), 10);
+    assert_eq!(count(&["--if", "has(age) && age > 10.0"]), 2 * (REQUESTS - 41));
+    assert_eq!(count(&["--if", "!has(age)"]), 10);
+    assert_eq!(count(&["--if", "$ctx.cpu_id == 1 && bytes >= 4K"]), 12);
+    let first = succeed(&["view", "--head", "1", "--time", "unix", "--event", "request_begin"], here);
+    assert!(first.starts_with("1700000000.000001000  shop:request_begin  id=0 "), "{first}");
+    let first = succeed(&["view", "--head", "1", "--time", "date", "--color", "always", "--event", "request_begin"], here);
+    assert!(first.starts_with("\u{1b}[2m2023-11-14 22:13:20.000001000\u{1b}[0m  "), "{first:?}");
+    let columns = succeed(&["view", "--columns", "time,event,id,path,vtid,age", "--time", "relative", "--head", "4"], here);
+    let expected = "0.000000000\tringtrace:thread_name\t-\t-\t4201\t-\n0.000000000\tringtrace:thread_name\t-\t-\t4202\t-\n\
+                    0.000000500\tshop:request_begin\t0\t/search\t4201\t-\n0.000001500\tshop:request_begin\t1\t/search\t4202\t-\n";
+    assert_eq!(columns, expected);
+    fail(&["view", "--event", "shop:request_bgin"], 1, &["did you mean shop:request_begin"], here);
+    fail(&["view", "--event", "net*"], 1, &["no event has this name", "the events are: ringtrace:thread_name, shop:"], here);
+    fail(&["view", "--if", "byte > 4"], 1, &["no field is called `byte`", "did you mean"], here);
+    fail(&["view", "--columns", "sttus"], 1, &["no such field", "did you mean status?", "the fields are: id, path"], here);
+    fail(&["view", "--from", "soon"], 1, &["soon: no time", "+250ms"], here);
+    fail(&["view", "--from", "+2s", "--to", "+1s"], 1, &["nothing lies between"], here);
+}
+
+#[test]
+fn stats_count_everything_once() {
+    let (here, events) = here();
+    let stats = &json(&["stats"], here.path())[0];
+    assert_eq!(stats["total"]["events"], events);
+    let named = |key: &str, kind: &str, name: &Value| {
+        let rows = stats[kind].as_array().unwrap();
+        rows.iter().find(|row| row[key] == *name).unwrap_or_else(|| panic!("{name} in {rows:?}")).clone()
+    };
+    let begins = named("name", "classes", &"shop:request_begin".into());
+    assert_eq!(begins["events"], 2 * REQUESTS);
+    // Header, vtid, id, length and text.
+    assert_eq!(begins["bytes"], 2 * (10 * (4 + 4 + 8 + 2 + 7) + 40 * (4 + 4 + 8 + 2 + 1)));
+    assert_eq!(begins["first_ns"], ORIGIN + 1000);
+    let worker = named("tid", "threads", &4202.into());
+    assert_eq!((&worker["name"], &worker["events"]), (&"worker-1".into(), &(events / 2).into()));
+    assert_eq!(named("cpu", "cpus", &0.into())["events"], events / 2);
+    let shown = succeed(&["stats", "--if", "status == 500"], here.path());
+    assert!(shown.contains("2 events") && shown.contains("shop:request_end") && !shown.contains("begin"), "{shown}");
+    let top = json(&["top", "--by", "thread", "-n", "1"], here.path());
+    assert_eq!((top.len(), &top[0]["events"]), (1, &(events / 2).into()));
+    let lossy = tempfile::tempdir().unwrap();
+    sample::write(&lossy.path().join("a.ringtrace"), Variation { discarded: 3, ..Variation::default() });
+    assert_eq!(json(&["stats"], lossy.path())[0]["losses"]["discarded_events"], 2 * 2 * 3);
+}
+
+#[test]
+fn histograms_of_numbers_texts_and_groups() {
+    let (here, _) = here();
+    let here = here.path();
+    let bytes = &json(&["hist", "shop:cache_lookup.bytes"], here)[0];
+    assert_eq!((&bytes["numbers"]["count"], &bytes["numbers"]["max"]), (&(2 * REQUESTS).into(), &(64.0 * 128.0).into()));
+    let buckets: Vec<(f64, u64)> = bytes["buckets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bucket| (bucket["low"].as_f64().unwrap(), bucket["count"].as_u64().unwrap()))
+        .collect();
+    let expected: Vec<(f64, u64)> = (0..8).map(|power| (f64::from(64 << power), if power < 2 { 14 } else { 12 })).collect();
+    assert_eq!(buckets, expected);
+    let groups = json(&["hist", "cache_lookup.bytes", "by", "outcome"], here);
+    let counts: Vec<_> =
+        groups.iter().map(|group| (group["by"]["outcome"].as_str().unwrap(), &group["numbers"]["count"])).collect();
+    assert_eq!(counts, [("HIT", &90.into()), ("MISS", &10.into())]);
+    let linear = &json(&["hist", "request_end.status", "--linear", "3"], here)[0]["buckets"];
+    let counts: Vec<_> = linear.as_array().unwrap().iter().map(|bucket| &bucket["count"]).collect();
+    assert_eq!(counts, [98, 0, 2]);
+    let paths = &json(&["hist", "request_begin.path"], here)[0]["texts"];
+    assert_eq!(paths, &serde_json::json!({ "/": 80, "/search": 20 }));
+    let plot = succeed(&["hist", "request_begin.path"], here);
+    assert!(plot.contains("100 values, 2 different") && plot.contains(&"█".repeat(40)), "{plot}");
+    // What is missing is not counted.
+    assert_eq!(json(&["hist", "cache_lookup.age"], here)[0]["numbers"]["count"], 90);
+    fail(&["hist", "cache_lookup"], 1, &["write EVENT.FIELD", "the fields are: outcome, bytes, age, vtid, cpu_id"], here);
+    fail(&["hist", "cache_lookup.byte"], 1, &["byte: no such field", "did you mean bytes?"], here);
+    fail(&["hist", "cache_lookup.bytes", "of", "outcome"], 1, &["write `by FIELD`"], here);
+    fail(&["hist", "cache_lookup.bytes", "by", "shelf"], 1, &["shelf: no such field"], here);
+}
+
+#[test]
+fn latencies_are_those_that_were_written() {
+    let (here, _) = here();
+    let here = here.path();
+    for by in [&[][..], &["by", "id"], &["by", "cpu_id"]] {
+        let latency = &json(&[&["latency", "request_begin", "request_end", "--slowest", "2"], by].concat(), here)[0];
+        let of = &latency["latency_ns"];
+        assert_eq!((&of["count"], &of["min"], &of["max"]), (&(2 * REQUESTS).into(), &100_000.0.into(), &149_000.0.into()));
+        let median = of["p50"].as_f64().unwrap();
+        assert!((median - 124_000.0).abs() < 1240.0, "{median}");
+        let slowest = latency["slowest"].as_array().unwrap();
+        assert_eq!(slowest.len(), 2);
+        assert_eq!(slowest[0]["begin_ns"], ORIGIN + 49_001_000);
+        assert_eq!(slowest[1]["thread"], "worker-1");
+        assert_eq!(latency["unpaired"], serde_json::json!({ "a": 0, "b": 0, "open": 0, "without_field": 0 }));
+    }
+    let latency = &json(&["latency", "request_begin", "request_end", "--to", "+100us"], here)[0];
+    assert_eq!(latency["unpaired"]["open"], 2);
+    // From one event to the next of its kind.
+    let every = &json(&["latency", "request_begin", "request_begin"], here)[0];
+    assert_eq!(every["latency_ns"]["count"], 2 * (REQUESTS - 1));
+    assert_eq!(every["latency_ns"]["max"], 1_000_000.0);
+    fail(&["latency", "request_begin", "request_end", "by", "path"], 1, &["path: no such field"], here);
+}
+
+#[test]
+fn diff_tells_what_changed() {
+    let (here, events) = here();
+    let here = here.path();
+    sample::write(&here.join("slow"), Variation { slower: 3, discarded: 1 });
+    let rows = json(&["diff", "shop.ringtrace", "slow", "--event", "*request*"], here);
+    assert_eq!(rows.len(), 3);
+    assert!(rows[..2].iter().all(|row| row["a"]["events"] == row["b"]["events"]), "{rows:?}");
+    assert_eq!(rows[2]["total"]["b"]["losses"]["discarded_events"], 4);
+    let shown = succeed(&["diff", "shop.ringtrace", "slow"], here);
+    assert!(shown.contains(&format!("a: {events} events in ")) && shown.contains("×0.99  shop:request_end"), "{shown}");
+    fail(&["diff", "shop.ringtrace", "nowhere"], 1, &["nowhere: "], here);
+}
