@@ -34,7 +34,10 @@ pub enum Item<'t, 'd> {
     /// What follows is the value of this option.
     VariantBegin(&'t Member),
     VariantEnd,
-    /// The value that is only sometimes there, where it is not; where it is, it stands for itself.
+    /// What follows is a value that is not always there.
+    OptionalBegin,
+    OptionalEnd,
+    /// In place of a value that is not always there.
     Absent,
 }
 
@@ -471,9 +474,12 @@ impl<'d> Walk<'_, '_, 'd> {
             Type::Variant(variant) => self.variant(variant, visit)?,
             Type::Optional(optional) => {
                 if self.is_there(optional) {
-                    return self.value(&optional.inner, visit);
+                    visit(Item::OptionalBegin);
+                    self.value(&optional.inner, visit)?;
+                    visit(Item::OptionalEnd);
+                } else {
+                    visit(Item::Absent);
                 }
-                visit(Item::Absent);
             }
             Type::Array(array) => self.elements(&array.element, array.align, array.text, array.length, visit)?,
             Type::Sequence(sequence) => {

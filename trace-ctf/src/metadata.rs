@@ -13,10 +13,60 @@ use crate::schema::{
     Base, Clock, EnvValue, EventClass, EventHeader, Field, FieldClass, Label, Schema, Source, StreamClass, Trace, VariantOption,
 };
 
+pub mod json;
 mod names;
 
 use names::MemberName;
 pub(crate) use names::identifier;
+
+/// A form of metadata. The streams that it describes are the same, byte for byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// CTF 1.8, in TSDL: what every reader understands.
+    #[default]
+    Ctf18,
+    /// CTF 2, in JSON: what LTTng 2.15 writes.
+    Ctf2,
+}
+
+impl Format {
+    /// The whole metadata.
+    pub fn write(self, schema: &Schema) -> String {
+        match self {
+            Self::Ctf18 => write(schema),
+            Self::Ctf2 => json::write(schema),
+        }
+    }
+
+    /// What precedes the event classes.
+    pub fn head(self, trace: &Trace) -> String {
+        match self {
+            Self::Ctf18 => head(trace),
+            Self::Ctf2 => json::head(trace),
+        }
+    }
+
+    /// The section of one event class, to be appended.
+    pub fn event(self, class: &EventClass) -> String {
+        match self {
+            Self::Ctf18 => event(class),
+            Self::Ctf2 => json::event(class),
+        }
+    }
+}
+
+impl core::str::FromStr for Format {
+    type Err = crate::Error;
+
+    /// Reads `ctf1.8` or `ctf2`.
+    fn from_str(name: &str) -> crate::Result<Self> {
+        match name {
+            "ctf1.8" => Ok(Self::Ctf18),
+            "ctf2" => Ok(Self::Ctf2),
+            _ => Err(crate::Error::schema(format!("no format {name:?}: ctf1.8 or ctf2"))),
+        }
+    }
+}
 
 /// First bytes of the metadata and of every appended section.
 pub const SIGNATURE: &str = "/* CTF 1.8 */\n";
@@ -354,6 +404,13 @@ impl core::fmt::Display for Uuid<'_> {
         }
         Ok(())
     }
+}
+
+/// The bytes of a UUID in its canonical form.
+pub(crate) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: Option<Vec<u8>> = text.chars().filter(|&char| char != '-').map(|char| Some(char.to_digit(16)? as u8)).collect();
+    let pairs: Vec<u8> = digits?.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0)).collect();
+    pairs.try_into().ok()
 }
 
 #[cfg(test)]

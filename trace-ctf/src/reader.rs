@@ -62,8 +62,8 @@ mod trace;
 mod value;
 
 pub use crate::decode::Item;
-pub(crate) use field::parts;
 pub use field::{Field, Scalar};
+pub(crate) use field::{parts, path};
 pub use merge::{Entry, Merge, Selection};
 pub use packet::{Event, Events, Packet, PacketInfo, Scope};
 pub use stream::{Loss, LossKind, Packets};

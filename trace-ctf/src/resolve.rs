@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::declared::{Import, Label, Length, Member, Reference, Role, Root, Structure, Type, Variant};
-use crate::reader::{Scope, parts};
+use crate::declared::{Blob, Import, Label, Length, Member, Reference, Role, Root, Structure, Type, Variant};
+use crate::reader::{Scope, parts, path};
 
 /// Roles of CTF 1.8: what the names of members mean.
 pub(crate) const PACKET_HEADER: &[(&str, Role)] = &[
@@ -152,14 +152,15 @@ impl Resolver<'_> {
         }
         for place in 1..structure.members.len() {
             let companion = match &structure.members[place].class {
-                Type::Sequence(sequence) => &sequence.length,
-                Type::Blob(crate::declared::Blob { length: Length::Field(length), .. }) => length,
-                Type::Variant(variant) => &variant.tag,
-                Type::Optional(optional) => &optional.tag,
+                Type::Sequence(sequence) => sequence.length.name.clone(),
+                Type::Blob(Blob { length: Length::Field(length), .. }) => length.name.clone(),
+                Type::Variant(variant) => variant.tag.name.clone(),
+                Type::Optional(optional) => optional.tag.name.clone(),
                 _ => continue,
             };
-            let last = companion.name.rsplit('.').next().unwrap_or_default();
-            structure.members[place - 1].companion = *structure.members[place - 1].declared_name == *last;
+            let before = &mut structure.members[place - 1];
+            let rest = companion.strip_suffix(&*before.declared_name);
+            before.companion = rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
         }
         Ok(self.open.pop().unwrap_or_default())
     }
@@ -225,7 +226,7 @@ impl Resolver<'_> {
             }
             return self.import(scope, &reference.name).ok_or_else(missing);
         }
-        if let Some(found) = self.open.iter().rev().find_map(|open| inside(open, &reference.name)) {
+        if let Some(found) = self.open.iter().rev().skip(reference.up as usize).find_map(|open| inside(open, &reference.name)) {
             return Ok(found);
         }
         let absolute = ABSOLUTE.iter().find_map(|(prefix, scope)| Some((*scope, reference.name.strip_prefix(prefix)?)));
@@ -240,13 +241,12 @@ impl Resolver<'_> {
     fn import(&mut self, scope: Scope, name: &str) -> Option<Target> {
         let (_, root) = self.earlier.iter().find(|(other, _)| *other == scope)?;
         let mut members = &(*root)?.structure.members[..];
-        let mut path = Vec::new();
+        let path = path(members, name)?;
         let mut class = None;
-        for part in name.split('.') {
-            let place = members.iter().position(|member| &*member.declared_name == part)?;
-            path.push(place as u32);
-            class = Some(&members[place].class);
-            members = parts(&members[place].class).unwrap_or_default();
+        for place in &path {
+            let member = &members[*place as usize];
+            class = Some(&member.class);
+            members = parts(&member.class).unwrap_or_default();
         }
         let signed = class?.integer()?.signed;
         let labels = match class {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub use describe::describe;
 pub use readable::Readable;
 
-use crate::declared::{Base, Declarations, Enumeration, EnvValue, Integer};
+use crate::declared::{Base, Declarations, Enumeration, EnvValue, Flags, Integer};
 use crate::decode::Item;
 use crate::reader::{Event, Loss, LossKind, Scope};
 use time::{SECOND, Zone};
@@ -20,6 +20,8 @@ use time::{SECOND, Zone};
 ///
 /// A text in a trace may be anything, so the lines are bytes: what is not UTF-8 goes out as it came in, and a text ends at a
 /// zero byte. One thing is not copied: babeltrace2 2.0.4 may show an earlier event's text where one is empty.
+///
+/// What only CTF 2 has is written as 2.1 does: blobs, flags, booleans, optional values.
 #[derive(Debug)]
 pub struct Formatter {
     zone: Zone,
@@ -159,9 +161,13 @@ impl Writer<'_> {
             Item::Text(bytes) => escaped(until_zero(bytes), self.out),
             Item::Wide(encoding, bytes) => escaped(encoding.decode(bytes).as_bytes(), self.out),
             Item::Boolean(value) => self.out.extend(if value { &b"true"[..] } else { b"false" }),
-            Item::Flags(_, value) => drop(write!(self.out, "0x{value:X}")),
-            Item::Blob(_, bytes) => bytes.iter().for_each(|byte| drop(write!(self.out, "{byte:02x}"))),
-            Item::Absent => self.out.extend(b"<absent>"),
+            Item::Flags(class, value) => self.flags(class, value),
+            Item::Blob(_, bytes) => {
+                self.out.push(b'{');
+                bytes.iter().for_each(|byte| drop(write!(self.out, " {byte:02x}")));
+                self.out.extend(b" }");
+            }
+            Item::Absent => self.out.extend(b"<none>"),
             Item::Member(member) => {
                 self.separate();
                 self.out.extend(member.name().as_bytes());
@@ -173,8 +179,8 @@ impl Writer<'_> {
                 number::unsigned(index, self.out);
                 self.out.extend(b"] = ");
             }
-            Item::VariantBegin(_) => self.out.extend(b"{ "),
-            Item::VariantEnd => self.out.extend(b" }"),
+            Item::VariantBegin(_) | Item::OptionalBegin => self.out.extend(b"{ "),
+            Item::VariantEnd | Item::OptionalEnd => self.out.extend(b" }"),
             Item::StructureBegin(_) => self.open(b'{'),
             Item::StructureEnd => self.close(b" }"),
             Item::ArrayBegin(_) => self.open(b'['),
@@ -217,6 +223,18 @@ impl Writer<'_> {
             Base::Dec => write!(self.out, "{value}"),
             Base::Hex => write!(self.out, "0x{:X}", masked(bits.div_ceil(4) * 4)),
         };
+    }
+
+    fn flags(&mut self, class: &Flags, value: u64) {
+        let _ = write!(self.out, "0x{value:X}");
+        let mut between = &b" { "[..];
+        for label in class.labels(value) {
+            self.out.extend(core::mem::replace(&mut between, b", "));
+            escaped(label.as_bytes(), self.out);
+        }
+        if between == b", " {
+            self.out.extend(b" }");
+        }
     }
 
     fn enumeration(&mut self, class: &Enumeration, value: i128) {

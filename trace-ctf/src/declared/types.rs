@@ -247,6 +247,8 @@ pub struct Reference {
     pub name: Box<str>,
     /// The structure that the name begins in, where it is not found from the inside to the outside.
     pub(crate) scope: Option<Scope>,
+    /// How many structures further out the search begins.
+    pub(crate) up: u32,
     pub(crate) slot: u32,
     /// Whether the slot holds a signed integer.
     pub(crate) signed: bool,
@@ -299,7 +301,7 @@ impl Member {
 
 impl Reference {
     pub(crate) fn new(name: impl Into<Box<str>>, scope: Option<Scope>) -> Self {
-        Self { name: name.into(), scope, slot: 0, signed: false }
+        Self { name: name.into(), scope, up: 0, slot: 0, signed: false }
     }
 }
 

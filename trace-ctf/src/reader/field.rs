@@ -112,7 +112,7 @@ pub(super) fn read<'p>(root: &'p Root, path: &[u32], mut cursor: Cursor<'p>, imp
     let mut is_first = true;
     let read = cursor.field(root, path, imports, &mut |item| {
         // What has parts is no scalar.
-        if core::mem::take(&mut is_first) {
+        if !matches!(item, Item::OptionalBegin) && core::mem::take(&mut is_first) {
             found = scalar(item);
         }
     });
@@ -137,7 +137,7 @@ fn scalar<'p>(item: Item<'p, 'p>) -> Option<Scalar<'p>> {
 }
 
 /// Finds the places of a dotted name; names themselves may have dots in CTF 2.
-fn path(members: &[Member], name: &str) -> Option<Vec<u32>> {
+pub(crate) fn path(members: &[Member], name: &str) -> Option<Vec<u32>> {
     members.iter().enumerate().find_map(|(place, member)| {
         for own in [member.name(), &member.declared_name] {
             let Some(rest) = name.strip_prefix(own) else { continue };

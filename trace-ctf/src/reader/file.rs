@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::declared::Declarations;
-use crate::{Error, Result, metadata, tsdl};
+use crate::{Error, Result, ctf2, metadata, tsdl};
 
 /// First word of a packet of metadata.
 const PACKET_MAGIC: u32 = 0x75D1_1D57;
@@ -14,6 +14,10 @@ const PACKET_HEADER_LEN: usize = 37;
 /// Parses metadata; where only its last section is broken, as after a crash of its writer, without that one.
 pub(super) fn declarations(bytes: &[u8]) -> Result<(Declarations, Option<Error>)> {
     let (bytes, cut) = unpacked(bytes)?;
+    if let [0x1E, ..] = *bytes {
+        let (declarations, error) = ctf2::parse_or_cut(&bytes)?;
+        return Ok((declarations, cut.or(error)));
+    }
     let error = match text(&bytes).and_then(tsdl::parse) {
         Ok(declarations) => return Ok((declarations, cut)),
         Err(error) => error,
@@ -82,9 +86,6 @@ fn packet(bytes: &[u8], is_big_endian: bool) -> Result<(&[u8], usize), &'static 
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
-    if let [0x1E | b'[' | b'{', ..] = bytes {
-        return Err(Error::unsupported(1, "CTF 2 metadata"));
-    }
     core::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
         Error::metadata(line as u32, "not UTF-8")

@@ -70,7 +70,7 @@ impl<'d> Value<'d> {
                 Item::StructureBegin(_) => return parts.push(Part::Structure(Vec::new(), String::new())),
                 Item::ArrayBegin(_) => return parts.push(Part::Array(Vec::new())),
                 Item::VariantBegin(option) => return parts.push(Part::Variant(option.name().to_owned())),
-                Item::Element(_) | Item::VariantEnd => return,
+                Item::Element(_) | Item::VariantEnd | Item::OptionalBegin | Item::OptionalEnd => return,
                 Item::StructureEnd | Item::ArrayEnd => match parts.pop() {
                     Some(Part::Structure(members, _)) => Value::Structure(members),
                     Some(Part::Array(elements)) => Value::Array(elements),

@@ -359,10 +359,7 @@ impl Input<'_, '_> {
     }
 
     fn uuid(&self, text: &str) -> Result<[u8; 16]> {
-        let digits: Vec<u8> =
-            text.chars().filter(|&char| char != '-').filter_map(|char| Some(char.to_digit(16)? as u8)).collect();
-        let pairs: Vec<u8> = digits.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0)).collect();
-        pairs.try_into().map_err(|_| Error::metadata(self.line(), format!("{text:?} is no UUID")))
+        crate::metadata::parse_uuid(text).ok_or_else(|| Error::metadata(self.line(), format!("{text:?} is no UUID")))
     }
 
     fn value(&mut self) -> Result<Value> {

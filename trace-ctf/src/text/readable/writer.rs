@@ -108,7 +108,8 @@ impl<'w> Writer<'w> {
             Item::Element(_) => self.separate(),
             Item::VariantBegin(option) => self.option(option),
             // It has ended with its value.
-            Item::VariantEnd => {}
+            Item::VariantEnd | Item::OptionalEnd => {}
+            Item::OptionalBegin => self.open("", Frame { is_holder: true, ..Frame::default() }),
             Item::StructureBegin(class) => self.structure(class),
             Item::ArrayBegin(_) => self.open("[", Frame { close: "]", between: ", ", ..Frame::default() }),
             Item::StructureEnd | Item::ArrayEnd => {
@@ -292,10 +293,10 @@ fn is_padded(class: &Type) -> bool {
 
 /// Whether a structure is only there because its one value takes several declarations, or one that elements cannot have.
 fn is_wrapper(class: &Structure) -> bool {
-    let is_value = |member: &Member| &*member.declared_name == "_value";
+    let is_value = |member: &Member| member.name() == "value";
     match &class.members[..] {
         [value] => is_value(value) && matches!(value.class, Type::Array(_)),
-        [companion, value] => companion.is_companion() && companion.declared_name.starts_with("__value_") && is_value(value),
+        [companion, value] => companion.is_companion() && companion.name().starts_with("_value_") && is_value(value),
         _ => false,
     }
 }
