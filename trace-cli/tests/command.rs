@@ -238,8 +238,8 @@ fn what_cannot_be_read_says_where_and_what_to_do() {
     fs::create_dir(here.path().join("bad")).unwrap();
     fs::write(here.path().join("bad/metadata"), "/* CTF 1.8 */\ntrace { major = 1; nonsense };\n").unwrap();
     failed(&["view", "bad"], 1, &["bad/metadata: line 2: ", "metadata is damaged"]);
-    fs::write(here.path().join("bad/metadata"), "\u{1e}{}").unwrap();
-    failed(&["formats", "bad"], 1, &["CTF 2 metadata is not supported", "babeltrace2"]);
+    fs::write(here.path().join("bad/metadata"), "\u{1e}{\"type\":\"preamble\",\"version\":3}").unwrap();
+    failed(&["formats", "bad"], 1, &["version 3 of the format is not supported", "babeltrace2"]);
 }
 
 #[test]

@@ -106,7 +106,8 @@ impl Parser {
     fn preamble(&mut self, fragment: &Object, line: u32) -> Result<()> {
         match fragment.get("version").and_then(Value::as_u64) {
             Some(2) => {}
-            other => return Err(Error::unsupported(line, format!("version {other:?} of the format"))),
+            Some(other) => return Err(Error::unsupported(line, format!("version {other} of the format"))),
+            None => return Err(Error::metadata(line, "the preamble has no version")),
         }
         self.has_preamble = true;
         if let Some(uuid) = fragment.get("uuid") {

@@ -4,6 +4,7 @@ mod bench;
 mod bench_control;
 mod check;
 mod ci;
+mod fuzz;
 mod golden;
 mod link_matrix;
 mod process;
@@ -112,6 +113,21 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Fuzzes what reads traces: metadata in CTF 1.8 and in CTF 2, packets. The targets are in `fuzz/`.
+    ///
+    /// Without further words, changes seeds at random on any compiler; `--guided` has cargo-fuzz do it (`cargo install
+    /// cargo-fuzz`, and a nightly compiler).
+    Fuzz {
+        /// Seconds for each target.
+        #[arg(long, value_name = "N", default_value_t = 60)]
+        seconds: u64,
+        /// The short form, as in `cargo xtask ci`.
+        #[arg(long, conflicts_with = "seconds")]
+        short: bool,
+        /// Guided by coverage.
+        #[arg(long)]
+        guided: bool,
+    },
     /// Everything, in order, with the time of each step; what `.ci/run` runs.
     Ci,
 }
@@ -142,6 +158,8 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Stress { mutate: Some(name), .. } => stress::mutated(&name),
         Verb::Stress { long, mutate: None } => stress::run(long),
         Verb::BenchControl { json } => bench_control::run(json),
+        Verb::Fuzz { short: true, .. } => Ok(fuzz::short()?.close()),
+        Verb::Fuzz { seconds, guided, .. } => Ok(fuzz::run(seconds, guided)?.close()),
         Verb::Ci => Ok(ci::run()?.close()),
     }
 }

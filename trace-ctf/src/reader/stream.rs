@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::declared::Declarations;
 use crate::error::{Kind, Place};
-use crate::reader::packet::Bytes;
+use crate::reader::packet::{Bytes, Opening};
 use crate::reader::{Packet, PacketInfo};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ pub enum LossKind {
 #[derive(Debug)]
 pub struct Packets {
     trace: Arc<Declarations>,
-    files: VecDeque<Arc<Path>>,
+    files: VecDeque<StreamFile>,
     current: Option<OpenFile>,
     previous: Option<(PacketInfo, Option<i64>)>,
     from: Option<i64>,
@@ -62,15 +62,29 @@ pub struct Packets {
     free: Bytes,
 }
 
+/// A stream file, or its bytes.
+#[derive(Clone, Debug)]
+pub(super) struct StreamFile {
+    pub(super) path: Arc<Path>,
+    /// What it holds, where it is no file.
+    pub(super) bytes: Option<Arc<[u8]>>,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(File),
+    Memory(Arc<[u8]>),
+}
+
 #[derive(Debug)]
 struct OpenFile {
-    file: File,
+    source: Source,
     place: Place,
     length: u64,
 }
 
 impl Packets {
-    pub(super) fn new(trace: Arc<Declarations>, files: impl IntoIterator<Item = Arc<Path>>) -> Self {
+    pub(super) fn new(trace: Arc<Declarations>, files: impl IntoIterator<Item = StreamFile>) -> Self {
         let files = files.into_iter().collect();
         let (head, free) = Default::default();
         Self { trace, files, current: None, previous: None, from: None, to: None, head, free }
@@ -101,12 +115,15 @@ impl Packets {
     }
 
     fn open(&mut self) -> Option<Result<()>> {
-        let path = self.files.pop_front()?;
-        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let StreamFile { path, bytes } = self.files.pop_front()?;
+        let opened = match bytes {
+            Some(bytes) => Ok((bytes.len() as u64, Source::Memory(bytes))),
+            None => File::open(&path).and_then(|file| Ok((file.metadata()?.len(), Source::File(file)))),
+        };
         Some(match opened {
-            Ok((length, file)) => {
+            Ok((length, source)) => {
                 let place = Place { stream: Some(path), ..Place::default() };
-                self.current = Some(OpenFile { file, place, length });
+                self.current = Some(OpenFile { source, place, length });
                 Ok(())
             }
             Err(error) => {
@@ -124,14 +141,7 @@ impl Packets {
                 self.current = None;
                 return Ok(None);
             }
-            open.read(left.min(HEADER_MAX), &mut self.head)?;
-            let opening = Packet::open(&self.trace, self.head.get_mut(), &open.place).map_err(|error| {
-                if error.is_truncated() && left > HEADER_MAX {
-                    Error::corrupt(open.place.clone(), format!("packet header of more than {HEADER_MAX} bytes"))
-                } else {
-                    error
-                }
-            })?;
+            let opening = Self::opening(&self.trace, open, &mut self.head)?;
             // Without sizes the packet is the whole file.
             let info = &opening.info;
             let content = info.content_bits.or(info.packet_bits).map_or(left, |bits| bits.div_ceil(8));
@@ -155,6 +165,37 @@ impl Packets {
                 None => self.previous = Some((opening.info, end)),
             }
         }
+    }
+
+    /// What the first packet says about itself; the packets cannot be read afterwards.
+    pub(super) fn first_info(&mut self) -> Option<Result<PacketInfo>> {
+        loop {
+            let Some(open) = &mut self.current else {
+                match self.open()? {
+                    Ok(()) => continue,
+                    Err(error) => return Some(Err(error)),
+                }
+            };
+            if open.length == 0 {
+                self.current = None;
+                continue;
+            }
+            let opening = Self::opening(&self.trace, open, &mut self.head);
+            return Some(opening.map(|opening| opening.info));
+        }
+    }
+
+    /// Reads the beginning of the current packet.
+    fn opening(trace: &Declarations, open: &OpenFile, head: &mut Bytes) -> Result<Opening> {
+        let left = open.length.saturating_sub(open.place.offset);
+        open.read(left.min(HEADER_MAX), head)?;
+        Packet::open(trace, head.get_mut(), &open.place).map_err(|error| {
+            if error.is_truncated() && left > HEADER_MAX {
+                Error::corrupt(open.place.clone(), format!("packet header of more than {HEADER_MAX} bytes"))
+            } else {
+                error
+            }
+        })
     }
 
     fn losses(&mut self, packet: &Packet) -> Vec<Loss> {
@@ -209,6 +250,20 @@ impl Iterator for Packets {
     }
 }
 
+impl Source {
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read_at(into, at),
+            Self::Memory(bytes) => {
+                let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+                let length = rest.len().min(into.len());
+                into[..length].copy_from_slice(&rest[..length]);
+                Ok(length)
+            }
+        }
+    }
+}
+
 impl OpenFile {
     /// Reads bytes at the current packet; the file is as long as it was when it was opened.
     ///
@@ -222,7 +277,7 @@ impl OpenFile {
         }
         let (mut rest, mut at) = (into.get_mut(), self.place.offset);
         while !rest.is_empty() {
-            match self.file.read_at(rest, at) {
+            match self.source.read_at(rest, at) {
                 Ok(0) => {
                     let available = at - self.place.offset;
                     return Err(Kind::Truncated { place: self.place.clone(), needed: length, available }.into());

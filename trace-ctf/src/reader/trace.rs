@@ -9,6 +9,7 @@ use crate::declared::Declarations;
 use crate::error::{Kind, Place};
 use crate::packet::{HEADER_LEN, PacketHeader};
 use crate::reader::packet::Bytes;
+use crate::reader::stream::StreamFile;
 use crate::reader::{Merge, Packet, Packets};
 use crate::schema::{EventClass, Schema};
 use crate::tsdl::Parser;
@@ -28,11 +29,11 @@ pub struct Trace {
 pub struct Stream {
     class_id: u64,
     instance_id: Option<u64>,
-    files: Vec<Arc<Path>>,
+    files: Vec<StreamFile>,
 }
 
 /// A stream file and the time stamp it begins with.
-type TimedFile = (Option<u64>, Arc<Path>);
+type TimedFile = (Option<u64>, StreamFile);
 
 /// Finds the directories at or below `path` that hold a trace, down to `depth` levels, in the order of their names.
 ///
@@ -86,7 +87,23 @@ impl Trace {
         let (declarations, cut) = super::file::declarations(&bytes).map_err(|error| error.in_file(&file))?;
         let damage = cut.map(|error| error.in_file(&file)).into_iter().collect();
         let mut trace = Self { path: path.to_owned(), declarations: Arc::new(declarations), streams: Vec::new(), damage };
-        trace.find_streams()?;
+        let files = trace.find_files()?;
+        trace.find_streams(files);
+        Ok(trace)
+    }
+
+    /// Opens a trace in memory: its metadata, and its streams with names for messages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_metadata`] or [`Error::is_unsupported`].
+    pub fn in_memory(metadata: &[u8], streams: impl IntoIterator<Item = (impl AsRef<Path>, Vec<u8>)>) -> Result<Self> {
+        let (declarations, cut) = super::file::declarations(metadata)?;
+        let (damage, path) = (cut.into_iter().collect(), PathBuf::new());
+        let mut trace = Self { path, declarations: Arc::new(declarations), streams: Vec::new(), damage };
+        let file =
+            |(name, bytes): (_, Vec<u8>)| StreamFile { path: AsRef::<Path>::as_ref(&name).into(), bytes: Some(bytes.into()) };
+        trace.find_streams(streams.into_iter().map(file).collect());
         Ok(trace)
     }
 
@@ -125,7 +142,7 @@ impl Trace {
         Merge::new([self])
     }
 
-    fn find_streams(&mut self) -> Result<()> {
+    fn find_files(&self) -> Result<Vec<StreamFile>> {
         let entries = fs::read_dir(&self.path).map_err(|error| Error::io(&self.path, error))?;
         let is_stream = |path: &PathBuf| {
             let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
@@ -133,23 +150,24 @@ impl Trace {
         };
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_stream).collect();
         files.sort();
+        Ok(files.into_iter().map(|path| StreamFile { path: path.into(), bytes: None }).collect())
+    }
+
+    /// Groups files by the stream that their first packets belong to.
+    fn find_streams(&mut self, files: Vec<StreamFile>) {
         let mut grouped: BTreeMap<(u64, u64), Vec<TimedFile>> = BTreeMap::new();
         let mut alone = Vec::new();
         for file in files {
-            let file: Arc<Path> = file.into();
-            match Packets::new(self.declarations.clone(), [file.clone()]).next() {
+            match Packets::new(self.declarations.clone(), [file.clone()]).first_info() {
                 None => {}
                 Some(Err(error)) => self.damage.push(error),
-                Some(Ok((packet, _))) => {
-                    let info = packet.info();
-                    match info.stream_instance_id {
-                        Some(instance) => {
-                            let group = grouped.entry((info.stream_class_id, instance)).or_default();
-                            group.push((info.timestamp_begin, file));
-                        }
-                        None => alone.push(Stream { class_id: info.stream_class_id, instance_id: None, files: vec![file] }),
+                Some(Ok(info)) => match info.stream_instance_id {
+                    Some(instance) => {
+                        let group = grouped.entry((info.stream_class_id, instance)).or_default();
+                        group.push((info.timestamp_begin, file));
                     }
-                }
+                    None => alone.push(Stream { class_id: info.stream_class_id, instance_id: None, files: vec![file] }),
+                },
             }
         }
         self.streams = alone;
@@ -159,7 +177,6 @@ impl Trace {
             self.streams.push(Stream { class_id, instance_id: Some(instance), files });
         }
         self.streams.sort_by_key(|stream| (stream.class_id, stream.instance_id));
-        Ok(())
     }
 }
 
@@ -176,7 +193,7 @@ impl Stream {
 
     /// Its files, in the order of their time stamps.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().map(|file| &**file)
+        self.files.iter().map(|file| &*file.path)
     }
 }
 
