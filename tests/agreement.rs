@@ -320,7 +320,7 @@ fn both_readers_agree() {
         }
     }
     let context = Context::VTID | Context::CPU | Context::NESTING;
-    for clock in [Clock::Ordered, Clock::Os] {
+    for clock in [Clock::Ordered, Clock::Os, Clock::None] {
         let path = directory.path().join(format!("{clock:?}"));
         run(&Case { overwrite: false, large: false, threads: 2, fallback: 1, clock, context }, &path);
     }

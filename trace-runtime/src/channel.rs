@@ -140,7 +140,8 @@ impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bo
     const CLOCK: ClockKind = match CLOCK {
         0 => ClockKind::Raw,
         1 => ClockKind::Ordered,
-        _ => ClockKind::Os,
+        2 => ClockKind::Os,
+        _ => ClockKind::None,
     };
     const HEADER: HeaderKind = if LARGE { HeaderKind::Large } else { HeaderKind::Compact };
     const PLACEMENT: Placement = if BY_CID { Placement::MmCid } else { Placement::Cpu };
@@ -176,7 +177,8 @@ macro_rules! with_config {
                 match $plan.clock {
                     ClockKind::Raw => header!($overwrite, 0),
                     ClockKind::Ordered => header!($overwrite, 1),
-                    ClockKind::Os | ClockKind::None => header!($overwrite, 2),
+                    ClockKind::Os => header!($overwrite, 2),
+                    ClockKind::None => header!($overwrite, 3),
                 }
             };
         }

@@ -102,6 +102,7 @@ impl Recording {
         let plan = Plan {
             mode: if builder.overwrite { Mode::Overwrite } else { Mode::Discard },
             clock: match builder.clock {
+                Clock::None => ClockKind::None,
                 _ if !process.clock.is_counter() => ClockKind::Os,
                 Clock::Os => ClockKind::Os,
                 Clock::Fast => ClockKind::Raw,
@@ -168,7 +169,7 @@ impl Recording {
         write_identity(&core, process, &uuid);
         let journal = storage.journal.try_clone().map_err(|e| Error::io("cannot use", storage.journal_path(), e))?;
         let journal = Journal::new(journal, &storage.journal_path(), &trace)?;
-        let origin_ns = process.clock.now_ns();
+        let origin_ns = if plan.clock == ClockKind::None { 0 } else { process.clock.now_ns() };
         let (sink, path): (Box<dyn Sink>, _) = match &builder.output {
             Output::Print => (Box::new(Printer::new(&trace)?), None),
             Output::Directory(path) => (Box::new(Directory::create(path, &trace, origin_ns)?), Some(path.clone())),
@@ -400,14 +401,19 @@ impl Recording {
         control.publish(|p| self.wants(p));
     }
 
+    /// The time of what the consumer writes itself: in a trace without time stamps all is at the origin.
+    fn now_ns(&self) -> u64 {
+        if self.channel.core.settings().clock == ClockKind::None { 0 } else { self.process.clock.now_ns() }
+    }
+
     /// Delivers what is ready; with `cut`, what is committed.
     pub(crate) fn round(&self, cut: bool) -> Round {
-        lock(&self.delivery).round(cut, self.process.clock.now_ns())
+        lock(&self.delivery).round(cut, self.now_ns())
     }
 
     /// Delivers everything. `quiet`: nobody writes to the rings any more.
     pub(crate) fn finish(&self, quiet: bool) {
-        lock(&self.delivery).finish(self.process.clock.now_ns(), quiet);
+        lock(&self.delivery).finish(self.now_ns(), quiet);
     }
 
     /// The trace directory, if it is to be told at the end of the process.

@@ -1,0 +1,72 @@
+//! Recording to a file at a given rate: what the consumer's thread costs, and whether anything is discarded.
+
+use super::{Options, rows, show};
+use ringtrace::Session;
+use std::time::{Duration, Instant};
+
+/// Events in a second, all threads together.
+const RATE: f64 = 20e6;
+/// Events between two looks at the clock.
+const BURST: u64 = 200;
+
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    for threads in [1, 2] {
+        if options.takes("consumer/mix_20M") {
+            record(options, threads)?;
+        }
+    }
+    Ok(())
+}
+
+fn record(options: &Options, threads: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let session = Session::builder("rate").enable("*::mixed").memory(64 << 20).output(directory.path().join("t")).start()?;
+    let duration = Duration::from_secs(if options.long { 10 } else { 2 });
+    let begin = Instant::now();
+    let before = process_cpu_ns();
+    let produce = || {
+        let cpu = rows::thread_cpu_ns();
+        let mut fired = 0_u64;
+        while begin.elapsed() < duration {
+            let due = (begin.elapsed().as_secs_f64() * RATE / threads as f64) as u64;
+            if fired >= due {
+                std::hint::spin_loop();
+                continue;
+            }
+            rows::fire_mixed(fired, BURST);
+            fired += BURST;
+        }
+        (fired, rows::thread_cpu_ns() - cpu)
+    };
+    let produced: Vec<(u64, f64)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(produce)).collect();
+        threads.into_iter().map(|t| t.join().expect("a thread of the benchmark panicked")).collect()
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    let statistics = session.stop()?;
+    let all = process_cpu_ns() - before;
+    let fired: u64 = produced.iter().map(|(n, _)| n).sum();
+    let consumer = all - produced.iter().map(|(_, ns)| ns).sum::<f64>();
+    if statistics.events + statistics.lost.total() != fired {
+        return Err(format!("consumer/mix_20M: {fired} were fired: {statistics}").into());
+    }
+    let gib = statistics.bytes as f64 / f64::from(1 << 30);
+    let figures = [
+        ("events_per_s", fired as f64 / seconds),
+        ("discarded", statistics.lost.total() as f64),
+        ("gib_per_s", gib / seconds),
+        ("cpu_s_per_gib", consumer / 1e9 / gib),
+    ];
+    show(options, "consumer/mix_20M", threads, &figures);
+    Ok(())
+}
+
+fn process_cpu_ns() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the structure.
+    #[expect(unsafe_code, reason = "clock_gettime")]
+    unsafe {
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time)
+    };
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}

@@ -1,0 +1,524 @@
+//! The table: one row for each kind of event, all in one run.
+
+use super::{Options, appends, show, sites};
+use ringtrace::{Clock, Context, Session};
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// One 64-bit number.
+#[ringtrace::tracepoint(record)]
+fn number(value: u64);
+
+/// A mix of sizes.
+#[ringtrace::tracepoint(record)]
+fn mixed(small: u32, large: u64, text: &str);
+
+/// Its probe looks at it and makes no event.
+#[ringtrace::tracepoint]
+fn skipped(value: u64);
+
+/// As an event of its own would have them.
+#[derive(ringtrace::Event)]
+struct Value {
+    value: u64,
+}
+
+#[ringtrace::probe(skipped)]
+fn skip(value: u64) -> Option<Value> {
+    (value == u64::MAX).then_some(Value { value })
+}
+
+/// A filter rejects it: one comparison of an integer.
+#[ringtrace::tracepoint(record)]
+fn rejected(value: u64);
+
+/// A filter rejects it: the longer way.
+#[ringtrace::tracepoint(record)]
+fn examined(small: u32, large: u64, text: &str);
+
+/// A filter accepts it.
+#[ringtrace::tracepoint(record)]
+fn accepted(value: u64);
+
+/// One of so many is recorded.
+#[ringtrace::tracepoint(record)]
+fn sampled(value: u64);
+
+const FILTERS: &str = "*:skipped; *:rejected if value == 0xffff_ffff_ffff_ffff; \
+    *:examined if small < 5 && text == \"seventeen bytes !\" || large / 3 == 0xffff_ffff_ffff_ffff; \
+    *:accepted if value < 0xffff_ffff_ffff_ffff; *:sampled 1 in 1_000_000_000_000";
+
+/// Never enabled.
+#[ringtrace::tracepoint(record)]
+fn idle(value: u64);
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $tracepoint:ident $work:ident;)*) => {$(
+        $(#[$doc])*
+        #[ringtrace::tracepoint(record)]
+        fn $tracepoint(value: u64);
+
+        #[inline(never)]
+        fn $work(n: u64) {
+            for i in 0..n {
+                $tracepoint(i);
+            }
+        }
+    )*};
+}
+
+numbers! {
+    /// Recorded without time stamps.
+    untimed event_untimed;
+    /// Recorded by the ordered clock.
+    ordered event_ordered;
+    /// Recorded by the operating system's clock.
+    by_os event_by_os;
+    /// Recorded without context.
+    alone event_alone;
+    /// Recorded by two sessions.
+    twice event_twice;
+    /// Recorded by four sessions.
+    fourfold event_fourfold;
+}
+
+/// No payload.
+#[ringtrace::tracepoint(record)]
+fn empty();
+
+/// 40 bytes.
+#[ringtrace::tracepoint(record)]
+fn forty(a: u64, b: u64, c: u64, d: u64, e: u64);
+
+/// A number and a text of 35 bytes.
+#[ringtrace::tracepoint(record)]
+fn long_text(value: u64, text: &str);
+
+/// Counted by a probe that records nothing.
+#[ringtrace::tracepoint]
+fn acted(value: u64);
+
+#[ringtrace::probe(acted)]
+fn act(value: u64) {
+    black_box(value);
+}
+
+const TEXT: &str = "sixteen bytes ok";
+const LONG: &str = "thirty-five bytes, none more, ok ok";
+const _: () = assert!(TEXT.len() == 16 && LONG.len() == 35);
+const REPETITIONS: usize = 31;
+
+type Work = fn(u64);
+
+/// What is measured.
+struct Row {
+    name: &'static str,
+    threads: usize,
+    /// Operations in one repetition of one thread.
+    operations: u64,
+    work: Work,
+    /// Events that one operation records, all sessions together.
+    events: u64,
+    /// What one operation stands for.
+    each: f64,
+    ns: Vec<f64>,
+}
+
+#[inline(never)]
+fn bare_loop(n: u64) {
+    for i in 0..n {
+        black_box(i);
+    }
+}
+
+#[inline(never)]
+fn clock(n: u64) {
+    for _ in 0..n {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: x86-64 always has the instruction.
+        #[expect(unsafe_code, reason = "the reference of all other rows")]
+        black_box(unsafe { core::arch::x86_64::_rdtsc() });
+        #[cfg(not(target_arch = "x86_64"))]
+        black_box(Instant::now());
+    }
+}
+
+/// Eight in a row: one alone hides behind the loop.
+#[inline(never)]
+fn gate_off(n: u64) {
+    for i in 0..n {
+        idle(i);
+        idle(i);
+        idle(i);
+        idle(i);
+        idle(i);
+        idle(i);
+        idle(i);
+        idle(i);
+    }
+}
+
+#[inline(never)]
+fn event_u64(n: u64) {
+    for i in 0..n {
+        number(i);
+    }
+}
+
+#[inline(never)]
+fn event_mix(n: u64) {
+    let text = black_box(TEXT);
+    for i in 0..n {
+        mixed(i as u32, i, text);
+    }
+}
+
+#[inline(never)]
+fn probe_skips(n: u64) {
+    for i in 0..n {
+        skipped(i);
+    }
+}
+
+#[inline(never)]
+fn filter_rejects(n: u64) {
+    for i in 0..n {
+        rejected(i);
+    }
+}
+
+#[inline(never)]
+fn filter_examines(n: u64) {
+    let text = black_box(TEXT);
+    for i in 0..n {
+        examined(i as u32 & 1, i, text);
+    }
+}
+
+#[inline(never)]
+fn filter_accepts(n: u64) {
+    for i in 0..n {
+        accepted(i);
+    }
+}
+
+#[inline(never)]
+fn limit_rejects(n: u64) {
+    for i in 0..n {
+        sampled(i);
+    }
+}
+
+#[inline(never)]
+fn gate_off_tight(n: u64) {
+    for i in 0..n {
+        idle(i);
+    }
+}
+
+#[inline(never)]
+fn event_empty(n: u64) {
+    for _ in 0..n {
+        empty();
+    }
+}
+
+#[inline(never)]
+fn event_forty(n: u64) {
+    for i in 0..n {
+        forty(i, i, i, i, i);
+    }
+}
+
+#[inline(never)]
+fn event_long_text(n: u64) {
+    let text = black_box(LONG);
+    for i in 0..n {
+        long_text(i, text);
+    }
+}
+
+#[inline(never)]
+fn probe_acts(n: u64) {
+    for i in 0..n {
+        acted(i);
+    }
+}
+
+/// Work that waits for itself: multiplications in a chain, of some nanosecond each.
+#[inline(always)]
+fn chain(mut value: u64, links: u32) {
+    for _ in 0..links {
+        value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+}
+
+macro_rules! beside {
+    ($($links:literal $bare:ident $event:ident;)*) => {$(
+        #[inline(never)]
+        fn $bare(n: u64) {
+            for i in 0..n {
+                chain(i, $links);
+            }
+        }
+
+        #[inline(never)]
+        fn $event(n: u64) {
+            for i in 0..n {
+                chain(i, $links);
+                number(i);
+            }
+        }
+    )*};
+}
+
+beside! {
+    5 work_10 event_beside_10;
+    25 work_50 event_beside_50;
+    100 work_200 event_beside_200;
+}
+
+#[inline(never)]
+fn sites_warm(n: u64) {
+    for i in 0..n {
+        sites::all(i);
+    }
+}
+
+#[inline(never)]
+fn functions_warm(n: u64) {
+    for i in 0..n {
+        sites::bare::all(i);
+    }
+}
+
+/// Fires the tracepoint of `event/u64` once.
+#[inline(always)]
+pub(crate) fn fire(value: u64) {
+    number(value);
+}
+
+/// Fires the tracepoint of `event/mix` `n` times.
+pub(crate) fn fire_mixed(first: u64, n: u64) {
+    let text = black_box(TEXT);
+    for i in first..first + n {
+        mixed(i as u32, i, text);
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let row = |name, threads, operations, work: Work, events| Row {
+        name,
+        threads,
+        operations,
+        work,
+        events,
+        each: 1.0,
+        ns: Vec::new(),
+    };
+    const EVENTS: u64 = 200_000;
+    let many = |name, work| Row { each: sites::COUNT as f64, ..row(name, 1, 1_000, work, 0) };
+    let mut rows = vec![
+        row("baseline/loop", 1, 4_000_000, bare_loop, 0),
+        row("clock/rdtsc", 1, EVENTS, clock, 0),
+        Row { each: 8.0, ..row("gate/off", 1, 2_000_000, gate_off, 0) },
+        row("gate/off/tight", 1, 4_000_000, gate_off_tight, 0),
+        many("gate/functions_1000", functions_warm),
+        many("gate/off_1000", sites_warm),
+        row("event/empty", 1, EVENTS, event_empty, 1),
+        row("event/u64", 1, EVENTS, event_u64, 1),
+        row("event/mix", 1, EVENTS, event_mix, 1),
+        row("event/40_bytes", 1, EVENTS, event_forty, 1),
+        row("event/u64_text_35", 1, EVENTS, event_long_text, 1),
+        row("event/action", 1, EVENTS, probe_acts, 0),
+        row("event/u64/nocontext", 1, EVENTS, event_alone, 1),
+        row("event/u64/noclock", 1, EVENTS, event_untimed, 1),
+        row("event/u64/ordered", 1, EVENTS, event_ordered, 1),
+        row("event/u64/os_clock", 1, EVENTS, event_by_os, 1),
+        row("event/u64/2_sessions", 1, EVENTS, event_twice, 2),
+        row("event/u64/4_sessions", 1, EVENTS, event_fourfold, 4),
+        row("append/u64", 1, EVENTS, appends::raw, 0),
+        row("append/u64/ordered", 1, EVENTS, appends::ordered, 0),
+        row("append/u64/os_clock", 1, EVENTS, appends::os, 0),
+        row("append/u64/noclock", 1, EVENTS, appends::none, 0),
+        row("work/10", 1, EVENTS, work_10, 0),
+        row("work/50", 1, EVENTS, work_50, 0),
+        row("work/200", 1, EVENTS / 4, work_200, 0),
+        row("event/u64/with_10", 1, EVENTS, event_beside_10, 1),
+        row("event/u64/with_50", 1, EVENTS, event_beside_50, 1),
+        row("event/u64/with_200", 1, EVENTS / 4, event_beside_200, 1),
+        row("probe/skip", 1, EVENTS, probe_skips, 0),
+        row("filter/reject/integer", 1, EVENTS, filter_rejects, 0),
+        row("filter/reject/expression", 1, EVENTS, filter_examines, 0),
+        row("filter/accept/integer", 1, EVENTS, filter_accepts, 1),
+        row("limit/reject/one-in", 1, EVENTS, limit_rejects, 0),
+    ];
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    for threads in [2, 4 * cpus].into_iter().filter(|_| cpus > 1) {
+        rows.push(row("clock/rdtsc", threads, EVENTS, clock, 0));
+        rows.push(row("event/u64", threads, EVENTS, event_u64, 1));
+        rows.push(row("event/mix", threads, EVENTS, event_mix, 1));
+    }
+    if !appends::has_counter() {
+        rows.retain(|r| !matches!(r.name, "append/u64" | "append/u64/ordered"));
+    }
+    rows
+}
+
+/// Rows that are the difference of two others: what the first adds to the second.
+const DIFFERENCES: [(&str, &str, &str); 5] = [
+    ("event/u64/second_session", "event/u64/2_sessions", "event/u64"),
+    ("event/u64/beside_10", "event/u64/with_10", "work/10"),
+    ("event/u64/beside_50", "event/u64/with_50", "work/50"),
+    ("event/u64/beside_200", "event/u64/with_200", "work/200"),
+    ("gate/off_1000/each", "gate/off_1000", "gate/functions_1000"),
+];
+
+impl Row {
+    /// CPU nanoseconds for one operation.
+    fn measure(&self) -> f64 {
+        let barrier = Barrier::new(self.threads);
+        let one = || {
+            barrier.wait();
+            let begin = thread_cpu_ns();
+            (self.work)(self.operations);
+            thread_cpu_ns() - begin
+        };
+        let total: f64 = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..self.threads).map(|_| scope.spawn(one)).collect();
+            one() + others.into_iter().map(|t| t.join().expect("a thread of the benchmark panicked")).sum::<f64>()
+        });
+        total / (self.operations * self.threads as u64) as f64
+    }
+
+    fn median(&self) -> f64 {
+        let mut sorted = self.ns.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2] / self.each
+    }
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_ns() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the structure.
+    #[expect(unsafe_code, reason = "clock_gettime")]
+    unsafe {
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time)
+    };
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// The sessions, and the rules of each. Their rings are larger than the caches near the CPU, as in life.
+fn sessions(directory: &std::path::Path) -> ringtrace::Result<Vec<Session>> {
+    let start = |name: &str, rules: &str, clock, context| {
+        Session::builder(name)
+            .enable(rules)
+            .overwrite()
+            .memory(16 << 20)
+            .clock(clock)
+            .context(context)
+            .output(directory.join(name))
+            .start()
+    };
+    const MAIN: &str = "*:number; *:mixed; *:empty; *:forty; *:long_text; *:acted; *:twice; *:fourfold";
+    Ok(vec![
+        start("main", MAIN, Clock::Fast, Context::VTID)?,
+        start("filters", FILTERS, Clock::Fast, Context::VTID)?,
+        start("alone", "*:alone", Clock::Fast, Context::NONE)?,
+        start("untimed", "*:untimed", Clock::None, Context::NONE)?,
+        start("ordered", "*:ordered", Clock::Ordered, Context::VTID)?,
+        start("os", "*:by_os", Clock::Os, Context::VTID)?,
+        start("second", "*:twice; *:fourfold", Clock::Fast, Context::VTID)?,
+        start("third", "*:fourfold", Clock::Fast, Context::VTID)?,
+        start("fourth", "*:fourfold", Clock::Fast, Context::VTID)?,
+    ])
+}
+
+/// Events recorded by all, and events lost but for those that were overwritten.
+fn recorded(sessions: &[Session]) -> (u64, u64) {
+    let all = sessions.iter().map(Session::statistics);
+    all.fold((0, 0), |(events, lost), s| (events + s.events, lost + s.lost.total() - s.lost.overwritten))
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let mut rows = rows();
+    let needed = |r: &Row| {
+        options.takes(r.name)
+            || DIFFERENCES.iter().any(|(name, first, second)| options.takes(name) && (r.name == *first || r.name == *second))
+    };
+    if !rows.iter().any(needed) {
+        return Ok(());
+    }
+    // The clock is always measured: it is what the others are compared with.
+    rows.retain(|r| needed(r) || r.name == "clock/rdtsc");
+    let directory = tempfile::tempdir()?;
+    let sessions = sessions(directory.path())?;
+    for row in &rows {
+        let before = recorded(&sessions);
+        row.measure();
+        let after = recorded(&sessions);
+        let expected = row.events * row.operations * row.threads as u64;
+        let (arrived, lost) = (after.0 - before.0, after.1 - before.1);
+        // A sampled event is recorded once on each CPU, when it comes there first.
+        let first = if row.name == "limit/reject/one-in" { arrived.min(1024) } else { 0 };
+        if arrived - first != expected || lost != 0 {
+            return Err(format!("{}: {arrived} of {expected} events arrived, {lost} were lost", row.name).into());
+        }
+    }
+    for _ in 0..REPETITIONS {
+        for row in &mut rows {
+            let ns = row.measure();
+            row.ns.push(ns);
+        }
+    }
+    let median = |name: &str| rows.iter().find(|r| r.name == name && r.threads == 1).map_or(f64::NAN, Row::median);
+    let clock = median("clock/rdtsc");
+    let shown = rows.iter().map(|r| (r.name, r.threads, r.median()));
+    let differences = DIFFERENCES.iter().map(|(name, first, second)| (*name, 1, median(first) - median(second)));
+    for (name, threads, ns) in shown.chain(differences).filter(|(name, _, ns)| options.takes(name) && !ns.is_nan()) {
+        show(options, name, threads, &[("ns", ns), ("x_rdtsc", ns / clock)]);
+    }
+    if options.takes("gate/off_1000/cold") || options.takes("gate/off_999/one_on") {
+        thousand(options, &sessions[0], clock)?;
+    }
+    Ok(())
+}
+
+/// The thousand sites with cold caches, and with one of them on.
+fn thousand(options: &Options, session: &Session, clock: f64) -> Result<(), Box<dyn std::error::Error>> {
+    let median = |mut ns: Vec<f64>| {
+        ns.sort_by(f64::total_cmp);
+        ns[ns.len() / 2]
+    };
+    let mut other = vec![1_u8; 64 << 20];
+    let mut cold = |work: fn(u64)| {
+        let mut passes = Vec::new();
+        for round in 0..REPETITIONS as u64 {
+            other.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+            let begin = Instant::now();
+            work(black_box(round));
+            passes.push(begin.elapsed().as_nanos() as f64);
+        }
+        median(passes)
+    };
+    let each = (cold(sites::all) - cold(sites::bare::all)) / sites::COUNT as f64;
+    show(options, "gate/off_1000/cold", 1, &[("ns", each), ("x_rdtsc", each / clock)]);
+    let (mut off, mut on) = (Vec::new(), Vec::new());
+    let pass = || {
+        let begin = Instant::now();
+        (0..1000).for_each(sites::all_but_one);
+        begin.elapsed().as_nanos() as f64 / 1000.0 / (sites::COUNT - 1) as f64
+    };
+    for _ in 0..REPETITIONS {
+        off.push(pass());
+        session.enable("*:sites::a::a::a::site")?;
+        on.push(pass());
+        session.disable("*:sites::a::a::a::site")?;
+    }
+    let (off, on) = (median(off), median(on));
+    show(options, "gate/off_999/none_on", 1, &[("ns", off), ("x_rdtsc", off / clock)]);
+    show(options, "gate/off_999/one_on", 1, &[("ns", on), ("x_rdtsc", on / clock)]);
+    Ok(())
+}
