@@ -125,6 +125,15 @@ fn every_declaration_arrives() {
 }
 
 #[test]
+fn a_thread_outlives_the_shared_objects_that_appended_in_it() {
+    let target = scratch("matrix");
+    cargo(&matrix(), &target, "", &["build", "--quiet", "--package", "unloaded"]);
+    let built = target.join("debug");
+    let printed = output(Command::new(built.join("unload")).arg(built.join("libunloaded.so")));
+    assert_eq!(of(&printed, "recorded"), ["true"], "no sequence of the shared object was used");
+}
+
+#[test]
 fn two_versions_in_one_program() {
     let dir = scratch("versions");
     let (newer, both) = (dir.join("newer-ringtrace"), dir.join("both"));
