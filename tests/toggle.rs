@@ -75,25 +75,30 @@ fn toggling_under_load_loses_nothing_and_ends() {
                 fired.fetch_add(round, Ordering::Relaxed);
             });
         }
-        let togglers: Vec<_> = [(&a, "toggle:first"), (&a, "toggle:moving"), (&b, "toggle:*"), (&b, "toggle:second")]
-            .into_iter()
-            .map(|(session, rule)| {
-                let busy = &busy;
-                scope.spawn(move || {
-                    let persist = |change: &dyn Fn() -> Result<(), ringtrace::Error>| {
-                        while let Err(error) = change() {
-                            assert!(error.is_busy(), "{error}");
-                            busy.fetch_add(1, Ordering::Relaxed);
-                            std::thread::sleep(Duration::from_millis(1));
-                        }
-                    };
-                    for _ in 0..toggles() / 4 {
-                        persist(&|| session.enable(rule));
-                        persist(&|| session.disable(rule));
+        let togglers: Vec<_> = [
+            (&a, "toggle:first 1 in 2 if value & 1", "toggle:first"),
+            (&a, "toggle:moving", "toggle:moving"),
+            (&b, "toggle:*", "toggle:*"),
+            (&b, "toggle:second if text ~ \"t*\" && value >= 0", "toggle:second"),
+        ]
+        .into_iter()
+        .map(|(session, rule, name)| {
+            let busy = &busy;
+            scope.spawn(move || {
+                let persist = |change: &dyn Fn() -> Result<(), ringtrace::Error>| {
+                    while let Err(error) = change() {
+                        assert!(error.is_busy(), "{error}");
+                        busy.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(1));
                     }
-                })
+                };
+                for _ in 0..toggles() / 4 {
+                    persist(&|| session.enable(rule));
+                    persist(&|| session.disable(name));
+                }
             })
-            .collect();
+        })
+        .collect();
         for toggler in togglers {
             toggler.join().expect("a toggler panicked");
         }

@@ -11,22 +11,30 @@ pub(crate) fn holds(comparison: Comparison, left: Value<'_>, right: Value<'_>) -
     let ordering = match (left, right) {
         (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(&b)),
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(&b),
-        (Value::Integer(a), Value::Float(b)) => compare(a, b),
-        (Value::Float(a), Value::Integer(b)) => compare(b, a).map(Ordering::reverse),
+        (Value::Integer(a), Value::Float(b)) => order(a, b),
+        (Value::Float(a), Value::Integer(b)) => order(b, a).map(Ordering::reverse),
         (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
         _ => match (text(left, &mut [0; 4]), text(right, &mut [0; 4])) {
             (Some(a), Some(b)) => Some(a.cmp(b)),
             _ => return false,
         },
     };
-    let Some(ordering) = ordering else { return comparison == Comparison::NotEqual };
+    match ordering {
+        None => comparison == Comparison::NotEqual,
+        Some(ordering) => compare(comparison, &ordering, &Ordering::Equal),
+    }
+}
+
+/// Whether a comparison of values of one kind holds.
+#[inline(always)]
+pub(crate) fn compare<T: Ord>(comparison: Comparison, left: &T, right: &T) -> bool {
     match comparison {
-        Comparison::Equal => ordering.is_eq(),
-        Comparison::NotEqual => ordering.is_ne(),
-        Comparison::Less => ordering.is_lt(),
-        Comparison::LessOrEqual => ordering.is_le(),
-        Comparison::Greater => ordering.is_gt(),
-        Comparison::GreaterOrEqual => ordering.is_ge(),
+        Comparison::Equal => left == right,
+        Comparison::NotEqual => left != right,
+        Comparison::Less => left < right,
+        Comparison::LessOrEqual => left <= right,
+        Comparison::Greater => left > right,
+        Comparison::GreaterOrEqual => left >= right,
     }
 }
 
@@ -45,7 +53,7 @@ pub(crate) fn matches(glob: &Glob, value: Value<'_>) -> Option<bool> {
 }
 
 /// Compares without rounding; `None`: `float` is no number.
-fn compare(integer: i128, float: f64) -> Option<Ordering> {
+fn order(integer: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
     }
@@ -119,7 +127,6 @@ mod tests {
 
     #[test]
     fn integers_and_floats_compare_without_rounding() {
-        let order = |a: i128, b: f64| compare(a, b);
         assert_eq!(order(i128::from(u64::MAX), u64::MAX as f64), Some(Ordering::Less), "the float is 2⁶⁴");
         assert_eq!(order((1 << 53) + 1, (1u64 << 53) as f64), Some(Ordering::Greater));
         assert_eq!(order(3, 3.5), Some(Ordering::Less));

@@ -2,7 +2,7 @@
 
 use crate::check::{Checked, Condition, Operand};
 use crate::error::Error;
-use crate::program::{DEEPEST, Program, Step};
+use crate::program::{Constant, DEEPEST, Program, Source, Step};
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -28,25 +28,29 @@ impl Compiler {
     fn condition(&mut self, condition: &Condition) {
         match condition {
             Condition::Constant(value) => self.steps.push(Step::Set(*value)),
-            Condition::Compare(comparison, Operand::Input(input), Operand::Integer(constant)) => {
-                self.steps.push(Step::CompareInput { input: *input, comparison: *comparison, constant: *constant });
-            }
-            Condition::Compare(comparison, a, b) => {
-                self.operand(a);
-                self.operand(b);
-                self.test(2, Step::Compare(*comparison));
-            }
+            Condition::Compare(comparison, a, b) => match constant(b) {
+                Some(right) => {
+                    let left = self.source(a);
+                    self.steps.push(Step::CompareWith { left, comparison: *comparison, right });
+                }
+                None => {
+                    self.operand(a);
+                    self.operand(b);
+                    self.pending -= 2;
+                    self.steps.push(Step::Compare(*comparison));
+                }
+            },
             Condition::Within { value, ranges, negated } => {
-                self.operand(value);
-                self.test(1, Step::Within { ranges: ranges.as_slice().into(), negated: *negated });
+                let value = self.source(value);
+                self.steps.push(Step::Within { value, ranges: ranges.as_slice().into(), negated: *negated });
             }
             Condition::Matches { value, glob, negated } => {
-                self.operand(value);
-                self.test(1, Step::Matches { glob: glob.clone(), negated: *negated });
+                let value = self.source(value);
+                self.steps.push(Step::Matches { value, glob: glob.clone(), negated: *negated });
             }
             Condition::True(value) => {
-                self.operand(value);
-                self.test(1, Step::Test);
+                let value = self.source(value);
+                self.steps.push(Step::Test(value));
             }
             Condition::Not(inner) => {
                 self.condition(inner);
@@ -67,11 +71,21 @@ impl Compiler {
         self.steps[jump] = Step::JumpIf(decided, self.steps.len() as u16);
     }
 
+    /// Where a test takes an operand from, that it is the only one on the stack of.
+    fn source(&mut self, operand: &Operand) -> Source {
+        if let Operand::Input(input) = operand {
+            return Source::Input(*input);
+        }
+        self.operand(operand);
+        self.pending -= 1;
+        Source::Stack
+    }
+
     fn operand(&mut self, operand: &Operand) {
+        if let Some(constant) = constant(operand) {
+            return self.push(Step::Push(constant));
+        }
         match operand {
-            Operand::Integer(value) => self.push(Step::Integer(*value)),
-            Operand::Float(value) => self.push(Step::Float(*value)),
-            Operand::Text(text) => self.push(Step::Text(text.as_bytes().into())),
             Operand::Input(input) => self.push(Step::Load(*input)),
             Operand::Negate(value) => {
                 self.operand(value);
@@ -79,10 +93,17 @@ impl Compiler {
             }
             Operand::Calculate(calculation, a, b) => {
                 self.operand(a);
-                self.operand(b);
-                self.pending -= 1;
-                self.steps.push(Step::Calculate(*calculation));
+                match constant(b) {
+                    Some(right) => self.steps.push(Step::CalculateWith(*calculation, right)),
+                    None => {
+                        self.operand(b);
+                        self.pending -= 1;
+                        self.steps.push(Step::Calculate(*calculation));
+                    }
+                }
             }
+            // A constant.
+            _ => {}
         }
     }
 
@@ -91,10 +112,13 @@ impl Compiler {
         self.most = self.most.max(self.pending);
         self.steps.push(step);
     }
+}
 
-    /// A step that takes `values` and sets the result.
-    fn test(&mut self, values: usize, step: Step) {
-        self.pending -= values;
-        self.steps.push(step);
-    }
+fn constant(operand: &Operand) -> Option<Constant> {
+    Some(match operand {
+        Operand::Integer(value) => Constant::Integer(*value),
+        Operand::Float(value) => Constant::Float(*value),
+        Operand::Text(text) => Constant::Text(text.as_bytes().into()),
+        _ => return None,
+    })
 }
