@@ -49,15 +49,12 @@ fn compare(name: &str, scenario: Scenario) {
         }
         let output = command.stdin(Stdio::null()).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The harness tells the time.
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let has_trace = here.path().join("trace/metadata").exists();
+        // It records, or says why it does not.
+        assert_eq!(mode == "session", has_trace || errors.contains("nothing is recorded"), "{mode}: {errors}");
         let lines: Vec<String> = said.lines().filter(|l| l.starts_with("= ")).map(str::to_owned).collect();
-        seen.push((
-            mode,
-            output.status.code(),
-            output.status.signal(),
-            lines,
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        ));
+        seen.push((mode, output.status.code(), output.status.signal(), lines, errors));
     }
     for other in &seen[1..] {
         assert_eq!((&seen[0].1, &seen[0].2, &seen[0].3), (&other.1, &other.2, &other.3), "{}: {}", other.0, other.4);
