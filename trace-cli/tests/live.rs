@@ -206,6 +206,65 @@ fn a_recording_ends_with_the_command() {
 }
 
 #[test]
+fn another_process_consumes_and_outlives_the_program() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    let recording = |trace: &str, more: &[&str]| {
+        let arguments = [&["record", "live:*", "--external", "--json", "-o", trace][..], more].concat();
+        let recording = place.ringtrace(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        eventually("it records", || {
+            let shown = place.json(&["session", "show"]);
+            shown.iter().any(|s| s["session"]["external"] == true && s["session"]["recording"] == true)
+        });
+        recording
+    };
+    let ended = |recording: std::process::Child| {
+        let output = recording.wait_with_output().expect("it ends");
+        let line: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+        line
+    };
+    let signal = |pid: u32, signal: i32| {
+        // SAFETY: a process of ours that has not been waited for.
+        #[expect(unsafe_code, reason = "kill(2)")]
+        unsafe {
+            libc::kill(pid as i32, signal)
+        };
+    };
+    // More than the rings hold: they are consumed while it records.
+    let first = recording("first", &["-m", "1M"]);
+    for _ in 0..20 {
+        program.tell("count 1000");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program.tell("count 7");
+    signal(first.id(), libc::SIGINT);
+    let line = ended(first);
+    assert_eq!((&line["ended"], line["recorded"]["events"].as_u64()), (&false.into(), Some(40_014)), "{line}");
+    assert_eq!(numbers(&place, "first"), (0..20_007).collect::<Vec<_>>());
+    eventually("the rings are gone", || images(&place).iter().all(|i| i.sessions().is_empty()));
+
+    // One at a time: a second one has rings of its own. This one is killed, and what it left stays for recovery.
+    let killed = recording("killed", &[]);
+    signal(killed.id(), libc::SIGKILL);
+    drop(killed.wait_with_output());
+    eventually("its session ends", || place.json(&["ps"])[0]["process"]["sessions"] == serde_json::json!([]));
+    assert_eq!(images(&place)[0].sessions().len(), 1);
+
+    // The program is killed in the middle: what it committed is in the trace.
+    let last = recording("last", &["-m", "8M"]);
+    program.tell("count 5000");
+    signal(program.pid(), libc::SIGKILL);
+    let line = ended(last);
+    assert_eq!((&line["ended"], line["recorded"]["events"].as_u64()), (&true.into(), Some(10_000)), "{line}");
+    assert_eq!(numbers(&place, "last"), (20_007..25_007).collect::<Vec<_>>());
+}
+
+fn images(place: &Place) -> Vec<trace_control::place::Image> {
+    trace_control::place::images(&place.runtime()).expect("the run-time directory")
+}
+
+#[test]
 fn hits_are_counted_while_somebody_looks() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);

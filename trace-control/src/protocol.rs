@@ -300,6 +300,9 @@ pub struct SessionState {
     pub recording: bool,
     /// Whether it ends with the connection that made it.
     pub bound: bool,
+    /// Whether another process consumes its rings and writes the trace.
+    #[serde(default)]
+    pub external: bool,
     /// Its rules, in their order.
     pub rules: Vec<String>,
     /// Number of probes that its rules match.
@@ -397,6 +400,9 @@ pub struct SessionPlan {
     /// Directory of the trace: absolute, or from the process's working directory. None: `./NAME-TIME.ringtrace` there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
+    /// Another process consumes the rings, `SESSION/rings` in the directory of the process image, and writes the trace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub external: bool,
     /// The session ends with the connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bound: bool,

@@ -81,6 +81,8 @@ pub(crate) enum Output {
     Default,
     Directory(PathBuf),
     Print,
+    /// Another process consumes the rings.
+    Elsewhere,
 }
 
 impl Builder {
@@ -157,6 +159,12 @@ impl Builder {
     /// Says on stderr where the trace lies, at the end of the process.
     pub(crate) fn announced(mut self, announced: bool) -> Builder {
         self.announced = announced;
+        self
+    }
+
+    /// Another process consumes the rings, and writes the trace.
+    pub(crate) fn consumed_elsewhere(mut self) -> Builder {
+        self.output = Output::Elsewhere;
         self
     }
 

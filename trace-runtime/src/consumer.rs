@@ -226,7 +226,9 @@ impl Consumer {
     fn destroy(&mut self, session: Arc<Recording>) -> Result<()> {
         let result = self.stop(&session);
         attach::control().remove(&session);
-        if session.failure().is_none() {
+        if session.is_held_elsewhere() {
+            // Whoever consumes the rings drains and removes them, or they are recovered.
+        } else if session.failure().is_none() {
             session.remove_files();
         } else if let Some(path) = session.rings_path() {
             report::say(format_args!("what could not be written of {} is kept in {}", session.name, path.display()));

@@ -1,7 +1,6 @@
 //! Delivery: from a session's rings to its output, by the consumer's thread alone.
 #![expect(unsafe_code, reason = "hands the rings' memory to the output")]
 
-use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::metadata;
@@ -31,38 +30,84 @@ struct Told {
     discarded: u64,
 }
 
+/// What delivery has to know of the records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Records {
+    /// Bytes of context fields in front of each payload.
+    pub(crate) context: usize,
+    /// Whether the CPU is one of them.
+    pub(crate) has_cpu: bool,
+    /// Whether the trace is to have the names of this process's threads.
+    pub(crate) has_names: bool,
+}
+
+impl Records {
+    /// Of another process's trace.
+    pub(crate) fn of(trace: &ctf::Trace, rings: u32) -> Records {
+        let fields = trace.streams.iter().find(|s| s.id == rings).map_or(&[][..], |s| &s.context);
+        let bytes = |field: &ctf::Field| match field.class {
+            ctf::FieldClass::Integer { bits, .. } => usize::from(bits) / 8,
+            _ => 0,
+        };
+        Records { context: fields.iter().map(bytes).sum(), has_cpu: fields.iter().any(|f| f.name == "cpu"), has_names: false }
+    }
+}
+
 /// The reading end of a session.
 pub(crate) struct Delivery {
     reader: Reader,
-    context: Context,
+    records: Records,
     told: HashMap<StreamId, Told>,
     sink: Box<dyn Sink>,
-    journal: Journal,
+    /// `None`: another process writes it.
+    journal: Option<Journal>,
     failure: Option<Arc<Error>>,
-    /// Bytes of the records delivered.
+    /// The records delivered.
+    events: u64,
+    /// Bytes of those.
     bytes: u64,
+    /// Another process consumes the rings, and this one does not.
+    is_elsewhere: bool,
     /// Threads whose names the trace has, where it wants them.
     threads: Option<ThreadNames>,
 }
 
 impl Delivery {
-    pub(crate) fn new(reader: Reader, context: Context, sink: Box<dyn Sink>, journal: Journal) -> Delivery {
+    pub(crate) fn new(reader: Reader, records: Records, sink: Box<dyn Sink>, journal: Option<Journal>) -> Delivery {
         Delivery {
             reader,
-            context,
+            records,
             told: HashMap::new(),
             sink,
             journal,
             failure: None,
+            events: 0,
             bytes: 0,
-            threads: context.contains(Context::THREAD_NAME).then(ThreadNames::default),
+            is_elsewhere: false,
+            threads: records.has_names.then(ThreadNames::default),
         }
+    }
+
+    /// Leaves the rings to another process.
+    pub(crate) fn leave_to_others(&mut self) {
+        self.is_elsewhere = true;
+    }
+
+    /// Whether another process still holds rings that were left to others: it may not have delivered all.
+    pub(crate) fn is_held_elsewhere(&self) -> bool {
+        self.is_elsewhere && self.reader.holder().is_some()
     }
 
     /// Describes new event classes; before they are used anywhere (JR-1).
     pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
-        self.journal.describe(classes)?;
+        if let Some(journal) = &mut self.journal {
+            journal.describe(classes)?;
+        }
         self.sink.describe(classes)
+    }
+
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.reader
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
@@ -71,6 +116,10 @@ impl Delivery {
 
     pub(crate) fn written(&self) -> u64 {
         self.sink.written()
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -86,7 +135,7 @@ impl Delivery {
     /// Delivers finished sub-buffers, and with `cut` what is committed of the current ones. In overwrite mode nothing: those
     /// rings are delivered when recording ends.
     pub(crate) fn round(&mut self, cut: bool, now_ns: u64) -> Round {
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.is_elsewhere {
             return Round::default();
         }
         self.attempt(|d| {
@@ -119,7 +168,7 @@ impl Delivery {
 
     /// Delivers everything, and tells the output the last losses. Nobody writes to the rings any more.
     pub(crate) fn finish(&mut self, now_ns: u64, quiet: bool) {
-        if self.failure.is_none() {
+        if self.failure.is_none() && !self.is_elsewhere {
             self.attempt(|d| {
                 d.deliver_thread_names(true, now_ns)?;
                 let round = d.deliver(true, quiet)?;
@@ -152,10 +201,17 @@ impl Delivery {
             while let Some(packet) = self.reader.next(buffer, cut) {
                 most = if packet.closes { most - 1 } else { 0 };
                 let stream = StreamId { class: metadata::RINGS, instance: packet.cpu };
-                // SAFETY: CO-1: the session's rings have this reader only, and its file is closed to other users.
-                let content = unsafe { packet.as_slice() };
+                let copy;
+                let content = if self.journal.is_none() {
+                    copy = packet.to_vec(); // what another process may still write to
+                    &copy
+                } else {
+                    // SAFETY: CO-1: the session's rings have this reader only, and its file is closed to other users.
+                    unsafe { packet.as_slice() }
+                };
                 let (begin_ns, end_ns, discarded) = (packet.begin_ns, packet.end_ns, packet.losses.total());
                 self.tell(&Packet { stream, cpu: packet.cpu, begin_ns, end_ns, discarded, content })?;
+                self.events += u64::from(packet.records);
                 self.reader.consume(packet);
                 if most == 0 && !last {
                     break;
@@ -196,12 +252,13 @@ impl Delivery {
                 span = Some((begin, record.ns));
                 content.extend_from_slice(&record.id.to_le_bytes());
                 content.extend_from_slice(&record.ns.to_le_bytes());
-                let (context, payload) = record.payload.split_at(self.context.size().min(record.payload.len()));
+                let (context, payload) = record.payload.split_at(self.records.context.min(record.payload.len()));
                 content.extend_from_slice(context);
-                if !self.context.contains(Context::CPU) {
+                if !self.records.has_cpu {
                     content.extend_from_slice(&record.cpu.to_ne_bytes());
                 }
                 content.extend_from_slice(payload);
+                self.events += 1;
             }
             let Some((begin_ns, end_ns)) = span else { return Ok(()) };
             left = left.saturating_sub(content.len());

@@ -13,6 +13,7 @@ mod context;
 mod delivery;
 mod environment;
 mod error;
+pub mod external;
 mod init;
 pub mod journal;
 mod metadata;

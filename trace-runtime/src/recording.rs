@@ -8,7 +8,7 @@ use crate::delivery::{Delivery, Round};
 use crate::error::{Error, Kind, Result};
 use crate::journal::Journal;
 use crate::metadata;
-use crate::output::{Directory, Sink};
+use crate::output::{Directory, Elsewhere, Sink};
 use crate::plan::{self, Wanted};
 use crate::print::Printer;
 use crate::process::{self, Process};
@@ -171,6 +171,7 @@ impl Recording {
         let journal = Journal::new(journal, &storage.journal_path(), &trace)?;
         let origin_ns = if plan.clock == ClockKind::None { 0 } else { process.clock.now_ns() };
         let (sink, path): (Box<dyn Sink>, _) = match &builder.output {
+            Output::Elsewhere => (Box::new(Elsewhere), None),
             Output::Print => (Box::new(Printer::new(&trace)?), None),
             Output::Directory(path) => (Box::new(Directory::create(path, &trace, origin_ns)?), Some(path.clone())),
             Output::Default => {
@@ -180,7 +181,10 @@ impl Recording {
         };
         let reader =
             core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
-        let mut delivery = Delivery::new(reader, builder.context, sink, journal);
+        let mut delivery = Delivery::new(reader, builder.context.into(), sink, Some(journal));
+        if matches!(builder.output, Output::Elsewhere) {
+            delivery.leave_to_others();
+        }
         delivery.describe(&[metadata::thread_name()])?;
         Ok((Channel::new(core, process, plan, builder.context, !builder.sensitive), delivery, path))
     }
@@ -387,6 +391,15 @@ impl Recording {
         if !warnings.contains(&warning) && warnings.len() < 100 {
             warnings.push(warning);
         }
+    }
+
+    /// Whether another process has not yet delivered all.
+    pub(crate) fn is_held_elsewhere(&self) -> bool {
+        lock(&self.delivery).is_held_elsewhere()
+    }
+
+    pub(crate) fn is_consumed_elsewhere(&self) -> bool {
+        matches!(self.builder.output, Output::Elsewhere)
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {

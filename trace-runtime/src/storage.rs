@@ -27,8 +27,8 @@ pub(crate) struct Storage {
     directory: Option<SessionDirectory>,
 }
 
-const RINGS: &str = "rings";
-const JOURNAL: &str = "journal";
+pub(crate) const RINGS: &str = "rings";
+pub(crate) const JOURNAL: &str = "journal";
 const FILES: [&str; 2] = [RINGS, JOURNAL];
 const TMPFS: i64 = 0x0102_1994; // statfs(2)
 

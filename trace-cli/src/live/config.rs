@@ -128,6 +128,7 @@ impl Session {
             sensitive: self.sensitive,
             output: Some(output),
             bound: false,
+            external: false,
         })
     }
 }

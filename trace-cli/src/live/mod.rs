@@ -3,6 +3,7 @@
 mod change;
 mod config;
 mod diagnose;
+mod external;
 mod list;
 mod process;
 mod ps;

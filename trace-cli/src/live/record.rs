@@ -13,6 +13,7 @@ use trace_control::Error;
 use trace_control::protocol::{RefusalKind, Request, SessionName, SessionPlan, SessionState, Status};
 use trace_control::units;
 
+use super::external::External;
 use super::process::Process;
 use super::session::Options;
 use super::status::{Count, losses};
@@ -45,6 +46,11 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "NAME")]
     session: Option<String>,
 
+    /// Consume the rings and write the trace in this process, not in the recorded one: it spends no time on that, and what it
+    /// committed is written even if it dies.
+    #[arg(long)]
+    external: bool,
+
     #[command(flatten)]
     options: Options,
 
@@ -62,6 +68,9 @@ struct Recorded {
     state: SessionState,
     /// `false` when it has ended.
     is_alive: bool,
+    /// Consumes its rings here.
+    external: Option<External>,
+    is_external: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
@@ -111,14 +120,22 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
     let own = format!("record-{}", std::process::id());
     let name = arguments.session.clone().unwrap_or(own);
     let rules = arguments.rules.join("; ");
-    let plan =
-        SessionPlan { output: Some(output.clone()), bound: true, ..arguments.options.plan(&name, std::slice::from_ref(&rules))? };
+    let plan = SessionPlan {
+        output: Some(output.clone()),
+        bound: true,
+        external: arguments.external,
+        ..arguments.options.plan(&name, std::slice::from_ref(&rules))?
+    };
     let state: SessionState = process.demand(&Request::Create(Box::new(plan)))?;
     if state.probes == 0 && state.warnings.is_empty() {
         complain(format_args!("warning: {}: `{rules}` matches no probe", process.name()));
     }
     state.warnings.iter().for_each(|warning| complain(format_args!("warning: {}: {warning}", process.name())));
-    Ok(Recorded { process, output, state, is_alive: true })
+    let external = match arguments.external {
+        true => Some(External::begin(&process, &state, &output)?),
+        false => None,
+    };
+    Ok(Recorded { process, output, state, is_alive: true, external, is_external: arguments.external })
 }
 
 impl Recorded {
@@ -129,7 +146,12 @@ impl Recorded {
         }
         match self.process.ask::<Status>(&Request::Status) {
             Ok(status) => match status.sessions.into_iter().find(|s| s.name == self.state.name) {
-                Some(state) => self.state = state,
+                Some(state) => {
+                    self.state = state;
+                    if let Some(external) = &self.external {
+                        external.tell(&mut self.state);
+                    }
+                }
                 None => self.is_alive = false, // somebody destroyed it
             },
             // It may be stopped for a while, by a debugger for instance.
@@ -152,12 +174,45 @@ fn summary(recorded: &[Recorded], time: Duration) -> String {
     format!("{}: {events} events ({rate}), {} written, {lost} lost; Ctrl-C ends it", age(time), Bytes(sum(|s| s.written)))
 }
 
+/// Ends a recording whose rings are consumed here.
+fn end_external(one: &mut Recorded, external: External, outcome: Outcome) -> Outcome {
+    let name = SessionName { session: one.state.name.clone() };
+    if one.is_alive {
+        match one.process.ask(&Request::Stop(name.clone())) {
+            Ok(state) => one.state = state,
+            Err(error) if Process::has_ended(&error) => one.is_alive = false,
+            Err(error) => complain(format_args!("warning: {}", one.process.failure(error))),
+        }
+    }
+    let directory = external.directory.clone();
+    match external.end(&mut one.state) {
+        Ok(()) if one.is_alive => {
+            // Everything is delivered: the rings go.
+            let _ = one.process.ask::<SessionState>(&Request::Destroy(name));
+            outcome
+        }
+        Ok(()) => {
+            let _ = std::fs::remove_dir_all(&directory);
+            if !one.process.image.remove_if_empty() {
+                let _ = std::fs::remove_dir(&one.process.image.path);
+            }
+            outcome
+        }
+        Err(error) => {
+            complain(format_args!("error: {}: {error}; its rings are kept in {}", one.process.name(), directory.display()));
+            Outcome::Partial
+        }
+    }
+}
+
 fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::Complete;
     let mut out = io::stdout().lock();
     for mut one in recorded {
         let mut note = "";
-        if one.is_alive {
+        if let Some(external) = one.external.take() {
+            outcome = end_external(&mut one, external, outcome);
+        } else if one.is_alive {
             match one.process.ask(&Request::Destroy(SessionName { session: one.state.name.clone() })) {
                 Ok(state) => one.state = state,
                 Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::NoSession => {}
@@ -168,7 +223,9 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
                 }
             }
         }
-        if !one.is_alive {
+        if !one.is_alive && one.is_external {
+            note = "; the process has ended, and this is all that it committed";
+        } else if !one.is_alive {
             note = if one.process.image.sessions().contains(&one.state.name) {
                 outcome = Outcome::Partial;
                 "; the process was killed: `ringtrace ps --dead` shows the rings with the last events"

@@ -124,6 +124,7 @@ impl Options {
             sensitive: self.sensitive,
             output: None,
             bound: false,
+            external: false,
         })
     }
 

@@ -181,6 +181,7 @@ pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common
         writeln!(out, "  recorded: {} in {}", Count(session), age(Duration::from_nanos(session.age_ns)))?;
         match &session.output {
             Some(output) => writeln!(out, "  trace:    {}", output.display())?,
+            None if session.external => writeln!(out, "  trace:    written by another process")?,
             None => writeln!(out, "  trace:    printed on the process's standard error stream")?,
         }
         for warning in &session.warnings {

@@ -86,6 +86,7 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         name: session.name.clone(),
         recording: session.is_recording(),
         bound: false,
+        external: session.is_consumed_elsewhere(),
         rules: session.rules(),
         probes: attach::probes().filter(|p| session.wants(p)).count(),
         mode: match core.settings().mode {
@@ -141,6 +142,7 @@ fn plan(session: &Recording) -> words::SessionPlan {
         sensitive: builder.sensitive,
         output: None,
         bound: false,
+        external: session.is_consumed_elsewhere(),
     }
 }
 

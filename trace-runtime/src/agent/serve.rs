@@ -221,7 +221,9 @@ fn builder(plan: SessionPlan) -> std::result::Result<Builder, Refusal> {
     if plan.sensitive {
         builder = builder.sensitive();
     }
-    if let Some(path) = plan.output {
+    if plan.external {
+        builder = builder.consumed_elsewhere();
+    } else if let Some(path) = plan.output {
         builder = builder.output(path);
     }
     Ok(builder)

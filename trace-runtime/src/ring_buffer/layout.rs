@@ -75,6 +75,10 @@ pub(super) struct ConsumedPage {
     pub(super) partly_ns: AtomicU64,
     /// Records consumed so far.
     pub(super) delivered: AtomicU64,
+    pub(super) reserved: [AtomicU64; 3],
+    /// Fallback region: who consumes, and when it was last seen; see `claim.rs`.
+    pub(super) holder: AtomicU64,
+    pub(super) seen_ns: AtomicU64,
 }
 
 /// What is known of one sub-buffer. Written at open and close; valid for readers while the position says so.
@@ -108,6 +112,7 @@ const_assert_eq!(size_of::<Control>(), 128);
 // The smallest record is a compact header without payload; its sub-buffer counts them in what a position leaves of a word.
 const_assert!(Geometry::LARGEST_SUB_BUFFER as u64 / 4 <= 1 << (64 - super::position::POSITION_BITS));
 const_assert_eq!(offset_of!(ConsumedPage, partly), 8);
+const_assert_eq!(offset_of!(ConsumedPage, holder), 64);
 const_assert_eq!(offset_of!(Descriptor, content), 24);
 const_assert_eq!(offset_of!(Descriptor, at_close), 64);
 const_assert_eq!(size_of::<Descriptor>(), 128);

@@ -102,6 +102,7 @@
 
 mod append;
 mod channel;
+mod claim;
 mod config;
 mod core;
 mod fallback;
@@ -115,6 +116,7 @@ mod sequence;
 pub(crate) use self::append::Direct;
 pub use self::append::Outcome;
 pub use self::channel::{Channel, MOST_PIECES};
+pub use self::claim::{Holder, STALE_NS};
 pub use self::config::{ClockKind, Config, Geometry, HeaderKind, Mode, Placement};
 pub use self::core::Core;
 pub use self::fallback::{FALLBACK_HEADER, FallbackRecord};

@@ -242,7 +242,7 @@ impl Reader {
         Reader { mapping, layout, settings, key, purpose, shape, cursors, fallback, lease }
     }
 
-    fn memory(&self) -> Memory<'_> {
+    pub(super) fn memory(&self) -> Memory<'_> {
         Memory { mapping: &self.mapping, layout: self.layout, settings: self.settings, key: self.key }
     }
 

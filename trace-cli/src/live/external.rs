@@ -1,0 +1,103 @@
+//! The rings of a program, consumed by this process.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use trace_control::protocol::{Losses, SessionState};
+use trace_runtime::Error;
+use trace_runtime::external::{Consumer, Delivered};
+
+use super::process::Process;
+use crate::failure::Failure;
+
+/// A thread that consumes.
+pub(super) struct External {
+    /// The session's directory, with rings and journal.
+    pub(super) directory: PathBuf,
+    delivered: Arc<Mutex<Delivered>>,
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Delivered, Error>>,
+}
+
+/// Intervals between rounds: short while the rings fill fast.
+const SHORTEST: Duration = Duration::from_micros(500);
+const LONGEST: Duration = Duration::from_millis(50);
+/// What is committed is delivered at least so often.
+const PERIOD: Duration = Duration::from_secs(1);
+
+impl External {
+    pub(super) fn begin(process: &Process, state: &SessionState, output: &Path) -> Result<External, Failure> {
+        let wrong = |what: String| Failure::Wrong(format!("{}: {what}", process.name()));
+        let Some(rings) = &state.rings else {
+            return Err(wrong("the rings have no name, so only the process itself can consume them".to_owned()));
+        };
+        // As the process sees them; through a mount, in the directory where it was found.
+        let seen = rings.parent().unwrap_or(rings);
+        let mounted = process.image.path.join(seen.file_name().unwrap_or_default());
+        let directory = if mounted.join("rings").exists() { mounted } else { seen.to_owned() };
+        let consumer = Consumer::open(&directory, output).map_err(|error| wrong(chain(&error)))?;
+        let (delivered, is_over) = (Arc::<Mutex<Delivered>>::default(), Arc::<AtomicBool>::default());
+        let thread = std::thread::spawn({
+            let (delivered, is_over) = (delivered.clone(), is_over.clone());
+            move || consume(consumer, &delivered, &is_over)
+        });
+        Ok(External { directory, delivered, is_over, thread })
+    }
+
+    /// Says in a session's state what was delivered here.
+    pub(super) fn tell(&self, state: &mut SessionState) {
+        fill(state, *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Delivers the rest. Nobody writes to the rings any more.
+    pub(super) fn end(self, state: &mut SessionState) -> Result<(), String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let done = self.thread.join().map_err(|_| "its consumer failed".to_owned())?;
+        fill(state, done.map_err(|error| chain(&error))?);
+        Ok(())
+    }
+}
+
+fn chain(error: &Error) -> String {
+    format!("{error:?}")
+}
+
+fn fill(state: &mut SessionState, delivered: Delivered) {
+    let lost = delivered.lost;
+    state.events = delivered.events;
+    state.bytes = delivered.bytes;
+    state.written = delivered.written;
+    state.lost = Losses {
+        total: lost.total(),
+        full: lost.full,
+        overwritten: lost.overwritten,
+        too_large: lost.too_large,
+        nested: lost.nested,
+        no_buffer: lost.no_buffer,
+        panicked: lost.panicked,
+        uncommitted: lost.uncommitted,
+    };
+}
+
+fn consume(mut consumer: Consumer, delivered: &Mutex<Delivered>, is_over: &AtomicBool) -> Result<Delivered, Error> {
+    let (mut interval, mut last_cut) = (SHORTEST, Instant::now());
+    while !is_over.load(Ordering::Relaxed) {
+        let cut = last_cut.elapsed() >= PERIOD;
+        if cut {
+            last_cut = Instant::now();
+        }
+        let now = consumer.round(cut)?;
+        *delivered.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        interval = match now.fullness {
+            64.. => interval / 4,
+            16.. => interval / 2,
+            _ => interval * 2,
+        }
+        .clamp(SHORTEST, LONGEST);
+        std::thread::sleep(interval);
+    }
+    consumer.finish(true)
+}

@@ -1,0 +1,169 @@
+//! Consuming the rings of a session in another process, which writes the trace.
+//!
+//! The rings and the journal of the session suffice: this side maps the rings, describes each class when the journal has it, and
+//! moves `consumed`, under a claim of its own ([`ring_buffer`](crate::ring_buffer)). So it goes on when the program has died, and
+//! delivers what that committed.
+
+use crate::context::Context;
+use crate::delivery::{Delivery, Records};
+use crate::error::{Error, Result};
+use crate::journal;
+use crate::metadata;
+use crate::output::Directory;
+use crate::ring_buffer::{Holder, Losses, Purpose, Reader};
+use crate::storage::{JOURNAL, RINGS};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use trace_ctf::schema as ctf;
+
+/// The consuming end of a session of another process.
+pub struct Consumer {
+    delivery: Delivery,
+    journal: PathBuf,
+    /// Bytes of the journal that were read.
+    read: u64,
+    /// Classes that the trace has: stream class and event ID.
+    described: HashSet<(u32, u32)>,
+    holder: Holder,
+}
+
+impl std::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumer").field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
+/// What an external consumer has delivered, and what was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// Event records.
+    pub events: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Bytes written to the trace.
+    pub written: u64,
+    /// Events lost, by cause.
+    pub lost: Losses,
+    /// How full the fullest ring was, in 1/256: the fuller, the sooner the next round should be.
+    pub fullness: u32,
+}
+
+impl Consumer {
+    /// Takes the rings in `session`, the directory of a session, and creates a trace in `output`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_io`]: they cannot be read, another process consumes them, or the trace cannot be created.
+    pub fn open(session: &Path, output: &Path) -> Result<Consumer> {
+        let (rings, journal) = (session.join(RINGS), session.join(JOURNAL));
+        let file = File::options().read(true).write(true).open(&rings).map_err(|e| Error::io("cannot open", &rings, e))?;
+        let (schema, _) = read_journal(&journal)?;
+        let reader = open_reader(&file).map_err(|e| Error::io("cannot map", &rings, e))?;
+        let name = crate::process::image_name();
+        let holder = Holder::new(name.pid, name.start_time);
+        reader.claim(holder, now_ns()).map_err(|other| {
+            let problem = format!("process {} consumes them", other.pid());
+            Error::io("cannot take", &rings, io::Error::new(io::ErrorKind::ResourceBusy, problem))
+        })?;
+        let records = Records::of(&schema.trace, metadata::RINGS);
+        let sink = Directory::create(output, &schema.trace, now_ns())?;
+        let delivery = Delivery::new(reader, records, Box::new(sink), None);
+        let mut consumer = Consumer { delivery, journal, read: 0, described: HashSet::new(), holder };
+        consumer.describe()?;
+        Ok(consumer)
+    }
+
+    /// Describes the classes that are new in the journal. An event's class is there before the event.
+    fn describe(&mut self) -> Result<()> {
+        let length = std::fs::metadata(&self.journal).map_or(self.read, |m| m.len());
+        if length == self.read {
+            return Ok(());
+        }
+        let (schema, _) = read_journal(&self.journal)?;
+        self.read = length;
+        let is_new = |class: &&ctf::EventClass| !self.described.contains(&(class.stream_id, class.id));
+        let new: Vec<ctf::EventClass> = schema.events().iter().filter(is_new).cloned().collect();
+        if !new.is_empty() {
+            self.delivery.describe(&new)?;
+        }
+        self.described.extend(new.iter().map(|class| (class.stream_id, class.id)));
+        Ok(())
+    }
+
+    /// Delivers what is ready; with `cut`, what is committed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_io`]: the trace cannot be written, or another process has taken over.
+    pub fn round(&mut self, cut: bool) -> Result<Delivered> {
+        self.renew()?;
+        self.describe()?;
+        let fullness = self.delivery.round(cut, now_ns()).fullness;
+        self.delivered(fullness)
+    }
+
+    /// Delivers everything and ends the trace. `quiet`: nobody writes to the rings any more.
+    ///
+    /// # Errors
+    ///
+    /// As for [`round`](Self::round).
+    pub fn finish(&mut self, quiet: bool) -> Result<Delivered> {
+        self.renew()?;
+        self.describe()?;
+        self.delivery.finish(now_ns(), quiet);
+        self.delivery.reader().release(self.holder);
+        self.delivered(0)
+    }
+
+    fn renew(&self) -> Result<()> {
+        if self.delivery.reader().renew(self.holder, now_ns()) {
+            return Ok(());
+        }
+        let problem = "another process has taken over, as this one was stopped for more than two seconds";
+        Err(Error::io("cannot go on with", &self.journal, io::Error::new(io::ErrorKind::ResourceBusy, problem)))
+    }
+
+    fn delivered(&self, fullness: u32) -> Result<Delivered> {
+        if let Some(failure) = self.delivery.failure() {
+            return Err(failure);
+        }
+        let delivery = &self.delivery;
+        Ok(Delivered {
+            events: delivery.events(),
+            bytes: delivery.bytes(),
+            written: delivery.written(),
+            lost: delivery.losses(),
+            fullness,
+        })
+    }
+}
+
+fn read_journal(path: &Path) -> Result<(trace_ctf::schema::Schema, usize)> {
+    let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
+    journal::read(&bytes, path)
+}
+
+#[expect(unsafe_code, reason = "maps a file that its owner could cut")]
+fn open_reader(file: &File) -> io::Result<Reader> {
+    // SAFETY: the run time never cuts a ring file, and its directory is closed to others; who consumes is settled by the claim,
+    // which the caller takes before it reads a position.
+    unsafe { Reader::open(file, Purpose::Consume) }
+}
+
+/// CLOCK_MONOTONIC, the clock of all stamps and claims.
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+impl From<Context> for Records {
+    fn from(context: Context) -> Records {
+        Records {
+            context: context.size(),
+            has_cpu: context.contains(Context::CPU),
+            has_names: context.contains(Context::THREAD_NAME),
+        }
+    }
+}
