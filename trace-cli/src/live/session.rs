@@ -81,8 +81,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "FIELDS", value_delimiter = ',')]
     pub(super) context: Option<Vec<String>>,
 
-    /// Where time stamps come from: fast, ordered (causal between CPUs; slower), os (slowest).
-    #[arg(long, value_name = "CLOCK", value_parser = ["fast", "ordered", "os"], hide_possible_values = true)]
+    /// Where time stamps come from: fast, ordered (causal between CPUs; slower), os (slowest), none (no stamps; fastest).
+    #[arg(long, value_name = "CLOCK", value_parser = ["fast", "ordered", "os", "none"], hide_possible_values = true)]
     pub(super) clock: Option<String>,
 
     /// Record sensitive fields as they are.
