@@ -11,7 +11,7 @@ Exit codes:
   2  wrong usage
   3  a part could not be read or done, the rest was: a trace is cut or damaged, or one of several processes refused
   4  no such process: none can be traced, or not the one that was named
-  5  why, doctor: something is not as it should be
+  5  why, doctor, check: something is not as it should be
 `run` ends with the exit code of its program, 128 and the number of the signal that killed it, 126 or 127 where it
 cannot be started.";
 

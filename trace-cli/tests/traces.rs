@@ -172,3 +172,83 @@ fn diff_tells_what_changed() {
     assert!(shown.contains(&format!("a: {events} events in ")) && shown.contains("×0.99  shop:request_end"), "{shown}");
     fail(&["diff", "shop.ringtrace", "nowhere"], 1, &["nowhere: "], here);
 }
+
+#[test]
+fn check_finds_what_is_wrong() {
+    let (here, events) = here();
+    let here = here.path();
+    let good = json(&["check"], here);
+    assert_eq!((good.len(), &good[2]["events"], &good[2]["well"]), (3, &events.into(), &true.into()));
+    sample::write(&here.join("lossy"), Variation { discarded: 3, ..Variation::default() });
+    assert_eq!(json(&["check", "lossy"], here)[0]["discarded_events"], 6);
+    // Header of the second packet of a stream; the opening packet has 128 bytes.
+    let file = here.join("lossy/stream_0");
+    let bytes = std::fs::read(&file).unwrap();
+    let packets: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(&[0xC1, 0x1F, 0xFC, 0xC1])).collect();
+    assert_eq!(packets.len(), 4);
+    let problems = |at: usize, value: u64| {
+        let mut broken = bytes.clone();
+        broken[packets[2] + at..][..8].copy_from_slice(&value.to_le_bytes());
+        std::fs::write(&file, broken).unwrap();
+        let output = run(&["check", "lossy"], here);
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stdout));
+        text(&output.stdout)
+    };
+    assert!(problems(32, 5).contains("stream_0: packet 2, byte "), "time of begin");
+    assert!(problems(32, 5).contains("cycles before the one in front of it ends"));
+    assert!(problems(40, 7).contains("the packet ends before it begins"));
+    assert!(problems(64, 1).contains("packet number 1 follows 1"));
+    assert!(problems(72, 100).contains("discarded events goes back from 100 to 6"));
+    std::fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
+    let output = run(&["check", "lossy"], here);
+    assert_eq!((output.status.code(), text(&output.stdout).contains("truncated")), (Some(5), true), "{}", text(&output.stdout));
+}
+
+#[test]
+fn trees_have_durations() {
+    let (here, events) = here();
+    let here = here.path();
+    let lines = json(&["tree"], here);
+    // The end of a request is no line of its own.
+    assert_eq!(lines.len() as u64, events - 2 * REQUESTS);
+    let slices: Vec<_> = lines.iter().filter(|line| line["slice"] == true).collect();
+    assert_eq!(slices.len() as u64, 2 * REQUESTS);
+    assert_eq!((&slices[0]["name"], &slices[0]["duration_ns"]), (&"shop:request".into(), &100_000.into()));
+    assert!(lines.iter().filter(|line| line["name"] == "shop:cache_lookup").all(|line| line["depth"] == 1));
+    let text = succeed(&["tree", "--utc", "--min", "149us"], here);
+    let expected = "\
+22:13:20.049001000  149.0 µs  worker-0 4201    shop:request  id=98 path=\"/\" → id=98 status=200
+22:13:20.049011000            worker-0 4201      shop:cache_lookup  outcome=\"HIT\" bytes=128 age=12.25
+22:13:20.049002000  149.0 µs  worker-1 4202    shop:request  id=99 path=\"/\" → id=99 status=200
+22:13:20.049012000            worker-1 4202      shop:cache_lookup  outcome=\"HIT\" bytes=128 age=12.25
+";
+    assert_eq!(text, expected);
+    fail(&["tree", "--event", "cache_lookup"], 1, &["no two events of this trace begin and end", "latency A B"], here);
+}
+
+#[test]
+fn exports_hold_every_event() {
+    let (here, events) = here();
+    let here = here.path();
+    let lines = succeed(&["export", "--to", "jsonl"], here);
+    assert_eq!(lines, succeed(&["view", "--json"], here));
+    let csv = succeed(&["export", "--to", "csv", "--event", "cache_lookup", "--until", "+2ms"], here);
+    let expected = "timestamp_ns,event,level,cpu_id,outcome,bytes,age,vtid\r\n\
+                    1700000000000011000,shop:cache_lookup,DEBUG,0,MISS,64,,4201\r\n";
+    assert!(csv.starts_with(expected) && csv.lines().count() == 5, "{csv}");
+
+    succeed(&["export", "--to", "chrome", "-o", "shop.json"], here);
+    let chrome: Value = serde_json::from_slice(&std::fs::read(here.join("shop.json")).unwrap()).unwrap();
+    let rows = chrome["traceEvents"].as_array().unwrap();
+    let count = |letter: &str| rows.iter().filter(|row| row["ph"] == letter).count() as u64;
+    assert_eq!((count("B"), count("E"), count("i")), (2 * REQUESTS, 2 * REQUESTS, events - 4 * REQUESTS));
+    let named: Vec<_> = rows.iter().filter(|row| row["ph"] == "M").map(|row| row["args"]["name"].as_str().unwrap()).collect();
+    assert_eq!(named, ["shop", "worker-0", "worker-1"]);
+    let first = rows.iter().find(|row| row["ph"] == "B").unwrap();
+    assert_eq!((&first["name"], &first["pid"], &first["tid"]), (&"shop:request".into(), &4200.into(), &4201.into()));
+    assert_eq!(first["args"], serde_json::json!({ "id": 0, "path": "/search" }));
+
+    fail(&["export", "--to", "csv", "--flow", "id"], 1, &["--to perfetto"], here);
+    fail(&["export", "--to", "perfetto", "-o", "nowhere/a"], 1, &["nowhere/a: "], here);
+    fail(&["export", "--to", "perfetto", "--flow", "idd", "-o", "a"], 1, &["did you mean id or tid?"], here);
+}

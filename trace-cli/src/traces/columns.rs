@@ -47,6 +47,10 @@ impl Column {
         Self { name: name.to_owned(), fields: classes.iter().filter_map(find).collect(), last: None }
     }
 
+    pub(super) fn is_of(&self, class: &EventClass) -> bool {
+        self.fields.contains_key(&Class::of(class))
+    }
+
     pub(super) fn get<'e>(&mut self, event: &Event<'e>) -> Option<Scalar<'e>> {
         let class = Class::of(event.class());
         if self.last.as_ref().is_none_or(|(known, _)| *known != class) {
@@ -56,9 +60,17 @@ impl Column {
         event.get(field.as_ref()?)
     }
 
-    /// The value as text; `None` where the event has none.
+    /// The value as text in one line; `None` where the event has none.
     pub(super) fn text(&mut self, event: &Event<'_>) -> Option<String> {
         show(self.get(event)?)
+    }
+
+    /// The value as text, with all its characters.
+    pub(super) fn raw(&mut self, event: &Event<'_>) -> Option<String> {
+        match self.get(event)? {
+            value @ (Scalar::Text(_) | Scalar::Wide(..)) => value.as_str().map(|text| text.into_owned()),
+            value => show(value),
+        }
     }
 }
 

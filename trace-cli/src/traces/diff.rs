@@ -29,14 +29,19 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     wanted: Wanted,
+
+    /// Only events before a time.
+    #[arg(long, value_name = "TIME", help_heading = "Which events")]
+    to: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summaries = [Summary::default(), Summary::default()];
     let [first, second] = &mut summaries;
+    let to = arguments.to.as_deref();
     // What is meant may be in one of them only, so a name is wrong where neither has it.
-    let a = Opened::new(open::traces(Some(&arguments.a))?, &arguments.wanted, first);
-    let b = Opened::new(open::traces(Some(&arguments.b))?, &arguments.wanted, second);
+    let a = Opened::new(open::traces(Some(&arguments.a))?, &arguments.wanted, to, first);
+    let b = Opened::new(open::traces(Some(&arguments.b))?, &arguments.wanted, to, second);
     let (a, b) = match (a, b) {
         (Err(failure), Err(_)) => return Err(failure),
         other => other,

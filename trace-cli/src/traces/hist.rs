@@ -126,7 +126,7 @@ impl Gather for Gathered {
 }
 
 /// Parts `EVENT.FIELD`, where both may have dots: the first way that fits counts.
-fn find<'o>(opened: &'o Opened, what: &str) -> Result<(Classes<'o>, String), Failure> {
+pub(super) fn find<'o>(opened: &'o Opened, what: &str) -> Result<(Classes<'o>, String), Failure> {
     let splits = what.match_indices('.').map(|(at, _)| (&what[..at], &what[at + 1..]));
     let mut failed = None;
     for (event, field) in splits {

@@ -35,7 +35,7 @@ impl Serialize for EventJson<'_, '_> {
 }
 
 /// A value: an enumeration is its name where it has one, an optional value `null` or itself, a variant an object of one member.
-struct ValueJson<'v, 'd>(&'v Value<'d>);
+pub(super) struct ValueJson<'v, 'd>(pub(super) &'v Value<'d>);
 
 impl Serialize for ValueJson<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,12 +1,15 @@
 //! Verbs about traces: directories on disk.
 //!
 //! A verb's options for what it reads are those of [`source`], which also reads: in the order of time, or on all cores in any
-//! order. What several verbs need stands by itself: [`filter`], [`columns`] (fields by name), [`names`] (threads), [`counts`].
+//! order. What several verbs need stands by itself: [`filter`], [`columns`] (fields by name), [`names`] (threads), [`counts`],
+//! [`distribution`], [`slices`] (events that begin and end something).
 
+mod check;
 mod columns;
 mod counts;
 mod diff;
 mod distribution;
+mod export;
 mod filter;
 mod formats;
 mod hist;
@@ -14,10 +17,12 @@ mod json;
 mod latency;
 mod names;
 mod open;
+mod slices;
 mod source;
 mod stats;
 mod summary;
 mod time;
+mod tree;
 mod view;
 
 use crate::Outcome;
@@ -32,7 +37,10 @@ pub(crate) enum Verb {
     Top(stats::Top),
     Hist(hist::Arguments),
     Latency(latency::Arguments),
+    Tree(tree::Arguments),
     Diff(diff::Arguments),
+    Check(check::Arguments),
+    Export(export::Arguments),
 }
 
 impl Verb {
@@ -44,6 +52,9 @@ impl Verb {
             Self::Top(arguments) => stats::top(arguments, common),
             Self::Hist(arguments) => hist::run(arguments, common),
             Self::Latency(arguments) => latency::run(arguments, common),
+            Self::Tree(arguments) => tree::run(arguments, common),
+            Self::Check(arguments) => check::run(arguments, common),
+            Self::Export(arguments) => export::run(arguments, common),
             Self::Diff(arguments) => diff::run(arguments, common),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trace_ctf::reader::{Event, Field};
+use trace_ctf::reader::{Event, Field, Trace};
 
 use super::source::Class;
 
@@ -59,6 +59,21 @@ impl Names {
         let name = event.field("name").and_then(|name| Some(name.as_str()?.into_owned()));
         if let (Some(tid), Some(name)) = (tid, name) {
             self.0.insert((event.trace().uuid, tid), name);
+        }
+    }
+
+    /// Learns from the streams of a trace that may tell names.
+    pub(super) fn read(&mut self, trace: &Trace) {
+        let declared = trace.declarations();
+        let tells =
+            |class: u64| declared.stream(class).is_some_and(|class| class.events().any(|event| event.name == THREAD_NAME));
+        for stream in trace.streams().iter().filter(|stream| tells(stream.class_id())) {
+            for (packet, _) in trace.packets(stream).map_while(Result::ok) {
+                let mut events = packet.events();
+                while let Some(Ok(event)) = events.next_event() {
+                    self.learn(&event);
+                }
+            }
         }
     }
 

@@ -40,10 +40,6 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
 
-    /// Only events before a time.
-    #[arg(long, value_name = "TIME")]
-    to: Option<String>,
-
     /// Times in UTC instead of local time.
     #[arg(long)]
     pub(super) utc: bool,
@@ -57,6 +53,10 @@ pub(crate) struct Source {
 
     #[command(flatten)]
     pub(super) wanted: Wanted,
+
+    /// Only events before a time.
+    #[arg(long, value_name = "TIME", help_heading = "Which events")]
+    to: Option<String>,
 }
 
 /// As [`Source`], for verbs whose arguments are names of events.
@@ -68,17 +68,21 @@ pub(crate) struct SourceOption {
 
     #[command(flatten)]
     pub(super) wanted: Wanted,
+
+    /// Only events before a time.
+    #[arg(long, value_name = "TIME", help_heading = "Which events")]
+    to: Option<String>,
 }
 
 impl SourceOption {
     pub(super) fn open(&self, summary: &mut Summary) -> Result<Opened, Failure> {
-        Opened::new(open::traces(self.directory.as_deref())?, &self.wanted, summary)
+        Opened::new(open::traces(self.directory.as_deref())?, &self.wanted, self.to.as_deref(), summary)
     }
 }
 
 impl Source {
     pub(super) fn open(&self, summary: &mut Summary) -> Result<Opened, Failure> {
-        Opened::new(open::traces(self.directory.as_deref())?, &self.wanted, summary)
+        Opened::new(open::traces(self.directory.as_deref())?, &self.wanted, self.to.as_deref(), summary)
     }
 }
 
@@ -135,22 +139,19 @@ pub(super) trait Gather: Send {
 }
 
 impl Opened {
-    pub(super) fn new(mut traces: Vec<Trace>, wanted: &Wanted, summary: &mut Summary) -> Result<Self, Failure> {
+    pub(super) fn new(mut traces: Vec<Trace>, wanted: &Wanted, to: Option<&str>, summary: &mut Summary) -> Result<Self, Failure> {
         for error in traces.iter_mut().flat_map(Trace::take_damage) {
             summary.damage(&error);
         }
         let first = first(&traces);
         let zone = time::zone(wanted.utc);
-        let parse = |text: &Option<String>| {
-            let text = text.as_deref();
-            text.map(|text| time::parse(text, first.unwrap_or_default(), &zone)).transpose()
-        };
-        let (from, to) = (parse(&wanted.from)?, parse(&wanted.to)?);
+        let parse = |text: Option<&str>| text.map(|text| time::parse(text, first.unwrap_or_default(), &zone)).transpose();
+        let (from, to) = (parse(wanted.from.as_deref())?, parse(to)?);
         if let (Some(begin), Some(end)) = (from, to)
             && begin >= end
         {
             let (begin, end) = (time::show(begin, &zone), time::show(end, &zone));
-            return Err(Failure::Wrong(format!("--from {begin} is not before --to {end}: nothing lies between them")));
+            return Err(Failure::Wrong(format!("--from {begin} is not before {end}: nothing lies between them")));
         }
         let plans = plans(&traces, wanted)?;
         Ok(Self { traces, first, zone, from, to, plans })

@@ -1,0 +1,211 @@
+//! `ringtrace check`: whether a trace is as a trace should be.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use trace_ctf::reader::{LossKind, Packet, PacketInfo, Stream, Trace};
+
+use super::open;
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, remedy};
+use crate::live::text::table;
+
+/// Findings that are shown of each stream.
+const SHOWN: usize = 10;
+
+/// Examines a trace: metadata, packets, their order and sizes, time stamps, counters, indexes.
+///
+/// Each problem is told with its file, packet and byte; the exit code is 5 if there is one. What the tracer itself counts as lost
+/// is told too, and is no problem.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
+    directory: Option<PathBuf>,
+}
+
+/// What was found about one stream.
+#[derive(Debug, Default)]
+struct Report {
+    packets: u64,
+    events: u64,
+    discarded: u64,
+    lost: u64,
+    findings: Vec<String>,
+    /// Findings beyond those that are kept.
+    more: u64,
+}
+
+impl Report {
+    fn find(&mut self, finding: impl FnOnce() -> String) {
+        if self.findings.len() < SHOWN {
+            self.findings.push(finding());
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    let mut traces = open::traces(arguments.directory.as_deref())?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let (mut rows, mut findings, mut events) = (Vec::new(), Vec::new(), 0);
+    for trace in &mut traces {
+        let damage = trace.take_damage();
+        findings.extend(damage.iter().map(|error| format!("{error}\n  {}", remedy(error))));
+        let trace = &*trace;
+        for stream in trace.streams() {
+            let mut report = Report::default();
+            examine(trace, stream, &mut report);
+            let file = stream.files().next().map_or_else(String::new, |file| file.display().to_string());
+            if common.json {
+                let row = json!({ "stream": file, "stream_class": stream.class_id(), "instance": stream.instance_id(),
+                    "packets": report.packets, "events": report.events, "discarded_events": report.discarded,
+                    "lost_packets": report.lost, "problems": report.findings, "more_problems": report.more });
+                writeln!(out, "{row}")?;
+            }
+            let name = Path::new(&file).file_name().map_or_else(|| file.clone(), |name| name.to_string_lossy().into_owned());
+            let counts =
+                [report.packets, report.events, report.discarded, report.lost, report.findings.len() as u64 + report.more];
+            rows.push([counts.map(|count| count.to_string()).as_slice(), &[name]].concat());
+            findings.extend(report.findings);
+            if report.more > 0 {
+                findings.push(format!("{file}: and {} more of this stream", report.more));
+            }
+            events += report.events;
+        }
+    }
+    if common.json {
+        let problems = json!({ "events": events, "well": findings.is_empty(), "problems": findings });
+        writeln!(out, "{problems}")?;
+    } else {
+        write!(out, "{}", table(&[">packets", ">events", ">discarded", ">lost", ">problems", "stream"], rows))?;
+        if !findings.is_empty() {
+            writeln!(out)?;
+        }
+        findings.iter().try_for_each(|finding| writeln!(out, "problem: {finding}"))?;
+        match findings.len() {
+            0 => writeln!(out, "no problems: {events} events")?,
+            count => writeln!(out, "{count} problems, {events} events are whole")?,
+        }
+    }
+    out.flush()?;
+    Ok(if findings.is_empty() { Outcome::Complete } else { Outcome::Unwell })
+}
+
+fn examine(trace: &Trace, stream: &Stream, report: &mut Report) {
+    let mut packets = trace.packets(stream);
+    let mut previous: Option<PacketInfo> = None;
+    let mut last_event = None;
+    let mut places: Vec<(PathBuf, u64, PacketInfo)> = Vec::new();
+    while let Some(next) = packets.next() {
+        let (packet, losses) = match next {
+            Ok(next) => next,
+            Err(error) => {
+                report.find(|| format!("{error}\n  {}", remedy(&error)));
+                return;
+            }
+        };
+        report.packets += 1;
+        for loss in &losses {
+            match loss.kind {
+                LossKind::DiscardedEvents => report.discarded += loss.count.unwrap_or_default(),
+                LossKind::LostPackets => report.lost += loss.count.unwrap_or_default(),
+            }
+        }
+        let info = packet.info().clone();
+        headers(&packet, previous.as_ref(), report);
+        let mut events = packet.events();
+        while let Some(event) = events.next_event() {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    report.find(|| format!("{error}\n  {}", remedy(&error)));
+                    return;
+                }
+            };
+            report.events += 1;
+            let cycles = event.cycles();
+            let at = event.byte_offset();
+            let problem = |what: String| place(&packet, at) + &what;
+            if last_event.is_some_and(|last| cycles < last) {
+                let last = last_event.unwrap_or_default();
+                report.find(|| problem(format!("the time of {} goes back by {} cycles", event.name(), last - cycles)));
+            }
+            if info.timestamp_begin.is_some_and(|begin| cycles < begin) || info.timestamp_end.is_some_and(|end| cycles > end) {
+                report.find(|| problem(format!("the time of {} lies outside of its packet", event.name())));
+            }
+            last_event = Some(cycles);
+        }
+        if let Some(file) = packet.file() {
+            places.push((file.to_path_buf(), packet.byte_offset(), info.clone()));
+        }
+        previous = Some(info);
+        packets.recycle(packet);
+    }
+    index(&places, report);
+}
+
+fn place(packet: &Packet, at: u64) -> String {
+    let file = packet.file().map_or_else(String::new, |file| file.display().to_string());
+    format!("{file}: packet {}, byte {at}: ", packet.number())
+}
+
+fn headers(packet: &Packet, previous: Option<&PacketInfo>, report: &mut Report) {
+    let info = packet.info();
+    let problem = |what: String| place(packet, packet.byte_offset()) + &what;
+    if let (Some(begin), Some(end)) = (info.timestamp_begin, info.timestamp_end)
+        && begin > end
+    {
+        report.find(|| problem("the packet ends before it begins".to_owned()));
+    }
+    let Some(previous) = previous else { return };
+    if let (Some(end), Some(begin)) = (previous.timestamp_end, info.timestamp_begin)
+        && begin < end
+    {
+        report.find(|| problem(format!("the packet begins {} cycles before the one in front of it ends", end - begin)));
+    }
+    if let (Some(before), Some(now)) = (previous.sequence, info.sequence)
+        && now <= before
+    {
+        report.find(|| problem(format!("packet number {now} follows {before}")));
+    }
+    if let (Some(before), Some(now)) = (previous.events_discarded, info.events_discarded)
+        && now < before
+    {
+        report.find(|| problem(format!("the count of discarded events goes back from {before} to {now}")));
+    }
+}
+
+/// Compares the index beside the stream files, where there is one, with their packets.
+fn index(packets: &[(PathBuf, u64, PacketInfo)], report: &mut Report) {
+    const HEADER: usize = 16;
+    let mut files: Vec<&Path> = packets.iter().map(|(file, ..)| file.as_path()).collect();
+    files.dedup();
+    for file in files {
+        let Some(name) = file.file_name() else { continue };
+        let path = file.with_file_name("index").join(format!("{}.idx", name.to_string_lossy()));
+        let Ok(bytes) = fs::read(&path) else { continue };
+        let word = |at: usize| bytes.get(at..at + 4).and_then(|word| Some(u32::from_be_bytes(word.try_into().ok()?)));
+        let (Some(0xC1F1_DCC1), Some(size @ 24..=4096)) = (word(0), word(12)) else {
+            report.find(|| format!("{}: no index of LTTng's form", path.display()));
+            continue;
+        };
+        let entries: Vec<&[u8]> = bytes[HEADER..].chunks(size as usize).collect();
+        let own: Vec<_> = packets.iter().filter(|(of, ..)| of == file).collect();
+        if entries.len() != own.len() {
+            report.find(|| format!("{}: {} packets, the stream has {}", path.display(), entries.len(), own.len()));
+            continue;
+        }
+        for (number, (entry, (_, offset, info))) in entries.iter().zip(&own).enumerate() {
+            let long = |at: usize| entry.get(at..at + 8).and_then(|long| Some(u64::from_be_bytes(long.try_into().ok()?)));
+            let is_same = long(0) == Some(*offset) && long(8) == info.packet_bits && long(16) == info.content_bits;
+            if !is_same {
+                report.find(|| format!("{}: entry {number} is not that of the packet at byte {offset}", path.display()));
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The Trace Event Format, which Chrome's tools and many others read.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use serde_json::json;
+use trace_ctf::reader::Event;
+
+use super::super::json::ValueJson;
+use super::super::names::{Names, Thread, Who};
+use super::super::slices::{Open, Phase, Slices};
+use super::super::source::Opened;
+use super::{Process, Writer, label, tid};
+
+pub(super) struct Chrome {
+    processes: Vec<Process>,
+    slices: Slices,
+    open: Open<()>,
+    who: Who,
+    names: Names,
+    /// Names of threads that were told.
+    told: HashMap<Thread, Option<String>>,
+    told_processes: HashSet<i64>,
+    is_begun: bool,
+    text: String,
+}
+
+impl Chrome {
+    pub(super) fn new(opened: &Opened) -> Self {
+        Self {
+            processes: Process::all(&opened.traces),
+            slices: Slices::new(&opened.classes()),
+            open: Open::default(),
+            who: Who::default(),
+            names: Names::default(),
+            told: HashMap::new(),
+            told_processes: HashSet::new(),
+            is_begun: false,
+            text: String::new(),
+        }
+    }
+
+    fn separate(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let first = !core::mem::replace(&mut self.is_begun, true);
+        out.write_all(if first { b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n" } else { b",\n" })
+    }
+
+    fn process(&self, thread: &Thread) -> (i64, Option<&str>) {
+        let process = self.processes.iter().find(|process| process.trace == thread.trace);
+        process.map_or((1, None), |process| (process.pid, process.name.as_deref()))
+    }
+
+    /// Names the thread and its process, if that was not done.
+    fn tell(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<()> {
+        let (pid, process) = self.process(thread);
+        let metadata =
+            |what: &str, name: &str| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid(thread), "args": { "name": name } });
+        let process = process.map(|name| metadata("process_name", name));
+        let name = label(&self.names, thread);
+        if let (Some(line), true) = (process, self.told_processes.insert(pid)) {
+            self.separate(out)?;
+            write!(out, "{line}")?;
+        }
+        if self.told.get(thread) != Some(&name) {
+            if let Some(name) = &name {
+                let line = metadata("thread_name", name);
+                self.separate(out)?;
+                write!(out, "{line}")?;
+            }
+            self.told.insert(*thread, name);
+        }
+        Ok(())
+    }
+}
+
+impl Writer for Chrome {
+    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()> {
+        self.names.learn(event);
+        let thread = self.who.thread(event);
+        self.tell(&thread, out)?;
+        let (pid, tid) = (self.process(&thread).0, tid(&thread));
+        let phase = self.open.step(&self.slices, event.class(), thread, || (), drop);
+        let name = match phase {
+            Phase::Begin | Phase::End(_) => self.slices.name(event.class()).unwrap_or(event.name()),
+            Phase::Instant => event.name(),
+        };
+        // Microseconds, with the nanoseconds behind the point.
+        let time = event.timestamp().unwrap_or_default();
+        self.text.clear();
+        let _ = write!(self.text, "{}.{:03}", time.div_euclid(1000), time.rem_euclid(1000));
+        let (letter, count) = match phase {
+            Phase::Begin => ("B", 1),
+            Phase::End(count) => ("E", count),
+            Phase::Instant => ("i\",\"s\":\"t", 1),
+        };
+        let name = serde_json::to_string(name)?;
+        let category = serde_json::to_string(event.name().split(':').next().unwrap_or_default())?;
+        for number in 1..=count {
+            self.separate(out)?;
+            write!(
+                out,
+                "{{\"name\":{name},\"cat\":{category},\"ph\":\"{letter}\",\"ts\":{},\"pid\":{pid},\"tid\":{tid}",
+                self.text
+            )?;
+            // Slices inside whose end is missing have no arguments of their own.
+            if number == count {
+                out.write_all(b",\"args\":")?;
+                serde_json::to_writer(&mut *out, &ValueJson(&event.payload()))?;
+            }
+            out.write_all(b"}")?;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, event: &Event<'_>, _out: &mut dyn Write) -> io::Result<()> {
+        self.names.learn(event);
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.is_begun {
+            out.write_all(b"{\"traceEvents\":[")?;
+        }
+        // Names that came later than the thread's last event.
+        let threads: Vec<Thread> = self.told.keys().copied().collect();
+        for thread in threads {
+            self.tell(&thread, out)?;
+        }
+        out.write_all(b"\n]}\n")
+    }
+}

@@ -1,0 +1,183 @@
+//! `ringtrace export`: a trace for other tools.
+
+mod chrome;
+mod csv;
+mod perfetto;
+mod proto;
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use trace_ctf::declared::EnvValue;
+use trace_ctf::reader::{Event, Loss, Trace};
+
+use super::json::EventJson;
+use super::names::{Names, Thread};
+use super::source::{Item, Opened, Wanted};
+use super::summary::Summary;
+use super::{hist, open};
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+
+/// Writes the events of a trace in a form that other tools read.
+///
+/// perfetto is for https://ui.perfetto.dev and the trace processor: threads by name, pairs of events such as request_begin and
+/// request_end as slices, all others as instants, with their fields as arguments. chrome is the older JSON form of the same.
+/// jsonl has an object in each line, as `view --json`; csv has a column for each field, and one line for each event. Memory does not
+/// grow with the trace.
+///
+/// Examples: ringtrace export --to perfetto -o shop.pftrace; ringtrace export --to csv --event cache_lookup > lookups.csv
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
+    directory: Option<PathBuf>,
+
+    /// The form.
+    #[arg(long, value_name = "FORMAT")]
+    to: Format,
+
+    /// File to write; without it, standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// perfetto: a counter track of a numeric field. May be given several times.
+    #[arg(long, value_name = "EVENT.FIELD")]
+    counter: Vec<String>,
+
+    /// perfetto: an arrow from each event to the next that has the same value of this field.
+    #[arg(long, value_name = "FIELD")]
+    flow: Option<String>,
+
+    #[command(flatten)]
+    wanted: Wanted,
+
+    /// Only events before a time.
+    #[arg(long, value_name = "TIME", help_heading = "Which events")]
+    until: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Jsonl,
+    Csv,
+    Chrome,
+    Perfetto,
+}
+
+/// Writes events in some form.
+trait Writer {
+    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()>;
+
+    fn name(&mut self, _event: &Event<'_>, _out: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn loss(&mut self, _loss: &Loss) {}
+
+    fn finish(&mut self, _out: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An object in each line.
+struct Jsonl;
+
+impl Writer for Jsonl {
+    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, &EventJson(event))?;
+        out.write_all(b"\n")
+    }
+}
+
+/// The process that wrote a trace: its ID, and its name.
+struct Process {
+    trace: Option<[u8; 16]>,
+    pid: i64,
+    name: Option<String>,
+}
+
+impl Process {
+    fn of(trace: &Trace, number: usize) -> Self {
+        let declared = trace.declarations();
+        let pid = match declared.environment("vpid") {
+            Some(EnvValue::Int(pid)) => *pid,
+            // A number is needed; 0 is the idle process.
+            _ => number as i64 + 1,
+        };
+        let name = match declared.environment("procname") {
+            Some(EnvValue::String(name)) => Some(name.to_string()),
+            _ => None,
+        };
+        Self { trace: declared.uuid, pid, name }
+    }
+
+    fn all(traces: &[Trace]) -> Vec<Self> {
+        traces.iter().enumerate().map(|(number, trace)| Self::of(trace, number)).collect()
+    }
+}
+
+/// Thread IDs of those who have none: CPUs.
+const CPUS: i64 = 1 << 31;
+
+fn tid(thread: &Thread) -> i64 {
+    thread.tid.unwrap_or_else(|| CPUS + thread.cpu.unwrap_or_default() as i64)
+}
+
+/// What a thread is called in other tools, which show its ID by themselves.
+fn label(names: &Names, thread: &Thread) -> Option<String> {
+    match (names.of(thread), thread.tid, thread.cpu) {
+        (Some(name), ..) => Some(name.to_owned()),
+        (None, None, Some(cpu)) => Some(format!("cpu {cpu}")),
+        _ => None,
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome, Failure> {
+    let mut summary = Summary::default();
+    let traces = open::traces(arguments.directory.as_deref())?;
+    let opened = Opened::new(traces, &arguments.wanted, arguments.until.as_deref(), &mut summary)?;
+    if arguments.to != Format::Perfetto && !(arguments.counter.is_empty() && arguments.flow.is_none()) {
+        return Err(Failure::Wrong("--counter and --flow are for --to perfetto".to_owned()));
+    }
+    let mut writer: Box<dyn Writer> = match arguments.to {
+        Format::Jsonl => Box::new(Jsonl),
+        Format::Csv => Box::new(csv::Csv::new(&opened)?),
+        Format::Chrome => Box::new(chrome::Chrome::new(&opened)),
+        Format::Perfetto => {
+            let counters: Result<_, _> = arguments.counter.iter().map(|field| hist::find(&opened, field)).collect();
+            Box::new(perfetto::Perfetto::new(&opened, counters?, arguments.flow.as_deref())?)
+        }
+    };
+    let mut out = output(arguments)?;
+    let told = |error: io::Error| match &arguments.output {
+        Some(path) => Failure::file(path, error),
+        None => Failure::Output(error),
+    };
+    opened.each(&mut summary, |item| {
+        match item {
+            Item::Event(event) => writer.event(event, &mut *out).map_err(told)?,
+            Item::Name(event) => writer.name(event, &mut *out).map_err(told)?,
+            Item::Loss(loss) => writer.loss(loss),
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    writer.finish(&mut *out).and_then(|()| out.flush()).map_err(told)?;
+    complain(format_args!("{summary}"));
+    Ok(summary.outcome())
+}
+
+fn output(arguments: &Arguments) -> Result<Box<dyn Write>, Failure> {
+    match arguments.output.as_deref().filter(|path| *path != Path::new("-")) {
+        Some(path) => {
+            let file = File::create(path).map_err(|error| Failure::file(path, error))?;
+            Ok(Box::new(BufWriter::with_capacity(1 << 18, file)))
+        }
+        None if arguments.to == Format::Perfetto && io::stdout().is_terminal() => Err(Failure::Wrong(
+            "perfetto is no text: name a file with -o shop.pftrace, then open it in https://ui.perfetto.dev".to_owned(),
+        )),
+        None => Ok(Box::new(BufWriter::with_capacity(1 << 18, io::stdout().lock()))),
+    }
+}

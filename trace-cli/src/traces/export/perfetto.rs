@@ -1,0 +1,393 @@
+//! Perfetto's protobuf form, packet by packet.
+//!
+//! Each stream of the trace becomes a packet sequence of its own, whose names are interned: a packet that uses a name for the
+//! first time brings it along. After a loss a sequence begins anew, with its names. Field numbers are those of Perfetto's
+//! `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+
+use trace_ctf::reader::{Event, Loss, Scope, Value};
+
+use super::super::columns::Column;
+use super::super::names::{Names, Thread, Who};
+use super::super::slices::{Open, Phase, Slices};
+use super::super::source::{Classes, Opened};
+use super::proto::Message;
+use super::{Process, Writer, label, tid};
+use crate::failure::Failure;
+
+/// Fields of a packet.
+mod packet {
+    pub(super) const CLOCK_SNAPSHOT: u32 = 6;
+    pub(super) const TIMESTAMP: u32 = 8;
+    pub(super) const SEQUENCE: u32 = 10;
+    pub(super) const TRACK_EVENT: u32 = 11;
+    pub(super) const INTERNED: u32 = 12;
+    pub(super) const FLAGS: u32 = 13;
+    pub(super) const DROPPED: u32 = 42;
+    pub(super) const CLOCK: u32 = 58;
+    pub(super) const DEFAULTS: u32 = 59;
+    pub(super) const TRACK: u32 = 60;
+    pub(super) const FIRST: u32 = 87;
+}
+
+/// Values of the flags: interned names are forgotten; they are needed.
+const CLEARED: u64 = 1;
+const NEEDED: u64 = 2;
+
+/// Fields of a track event.
+mod track_event {
+    pub(super) const CATEGORY: u32 = 3;
+    pub(super) const ANNOTATION: u32 = 4;
+    pub(super) const TYPE: u32 = 9;
+    pub(super) const NAME: u32 = 10;
+    pub(super) const TRACK: u32 = 11;
+    pub(super) const DOUBLE_COUNTER: u32 = 44;
+    pub(super) const FLOW: u32 = 47;
+}
+
+/// Types of track events.
+const BEGIN: u64 = 1;
+const END: u64 = 2;
+const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
+
+/// Kinds of interned texts: the fields of the message that brings them.
+const CATEGORIES: u32 = 1;
+const EVENT_NAMES: u32 = 2;
+const ANNOTATION_NAMES: u32 = 3;
+const ANNOTATION_TEXTS: u32 = 29;
+
+/// Perfetto's numbers of clocks.
+const REALTIME: u64 = 1;
+const MONOTONIC: u64 = 3;
+const BOOTTIME: u64 = 6;
+
+/// The sequence of what belongs to no stream.
+const OWN_SEQUENCE: u64 = 1;
+
+/// A stream: its trace, class and instance.
+type StreamKey = (Option<[u8; 16]>, u64, Option<u64>);
+
+/// The packets of one stream.
+#[derive(Default)]
+struct Sequence {
+    id: u64,
+    is_begun: bool,
+    has_lost: bool,
+    interned: HashMap<(u32, String), u64>,
+}
+
+pub(super) struct Perfetto {
+    processes: Vec<Process>,
+    slices: Slices,
+    open: Open<()>,
+    who: Who,
+    names: Names,
+    told: HashMap<Thread, Option<String>>,
+    told_processes: HashSet<u64>,
+    sequences: HashMap<StreamKey, Sequence>,
+    counters: Vec<(Column, String)>,
+    told_counters: HashSet<u64>,
+    flow: Option<Column>,
+    /// Nanoseconds from the Unix epoch to the origin of the time stamps that are written.
+    origin: i64,
+    has_clock: bool,
+}
+
+impl Perfetto {
+    pub(super) fn new(opened: &Opened, counters: Vec<(Classes<'_>, String)>, flow: Option<&str>) -> Result<Self, Failure> {
+        let classes = opened.classes();
+        let flow = flow.map(|name| Column::new(name, &classes)).transpose()?;
+        let clock = opened.traces.iter().flat_map(|trace| &trace.declarations().clocks).next();
+        let first = opened.first.unwrap_or_default();
+        // Time stamps have no sign.
+        let origin = clock.map_or(0, |clock| clock.nanoseconds(0)).min(first);
+        let counters = counters.into_iter().map(|(classes, field)| {
+            let event = classes.first().map_or("", |(_, class)| &*class.name);
+            (Column::anywhere(&field, &classes), format!("{event}.{field}"))
+        });
+        Ok(Self {
+            processes: Process::all(&opened.traces),
+            slices: Slices::new(&classes),
+            open: Open::default(),
+            who: Who::default(),
+            names: Names::default(),
+            told: HashMap::new(),
+            told_processes: HashSet::new(),
+            sequences: HashMap::new(),
+            counters: counters.collect(),
+            told_counters: HashSet::new(),
+            flow,
+            origin,
+            has_clock: false,
+        })
+    }
+
+    fn time(&self, event: &Event<'_>) -> u64 {
+        event.timestamp().map_or(0, |timestamp| timestamp.saturating_sub(self.origin).max(0) as u64)
+    }
+
+    /// Ties the clocks to one another, once.
+    fn clock(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()> {
+        if core::mem::replace(&mut self.has_clock, true) {
+            return Ok(());
+        }
+        let time = self.time(event);
+        let wall = event.timestamp().map_or(0, |timestamp| timestamp.max(0) as u64);
+        let mut snapshot = Message::default();
+        for (clock, time) in [(MONOTONIC, time), (BOOTTIME, time), (REALTIME, wall)] {
+            snapshot.message(1, |of| {
+                of.number(1, clock).number(2, time);
+            });
+        }
+        let mut packet = Message::default();
+        packet.number(packet::SEQUENCE, OWN_SEQUENCE).bytes(packet::CLOCK_SNAPSHOT, snapshot.as_bytes());
+        write(&packet, out)
+    }
+
+    /// Names the thread and its process, if that was not done; returns the thread's track.
+    fn track(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<u64> {
+        let process = self.processes.iter().find(|process| process.trace == thread.trace);
+        let (pid, process_name) = process.map_or((1, None), |process| (process.pid, process.name.clone()));
+        let (process, own) = (number(&("process", thread.trace)), number(&("thread", thread)));
+        if self.told_processes.insert(process) {
+            track(out, process, |track| {
+                track.message(3, |of| {
+                    of.signed(1, pid);
+                    if let Some(name) = &process_name {
+                        of.text(6, name);
+                    }
+                });
+            })?;
+        }
+        let name = label(&self.names, thread);
+        if self.told.get(thread) != Some(&name) {
+            track(out, own, |track| {
+                track.number(5, process);
+                track.message(4, |of| {
+                    of.signed(1, pid).signed(2, tid(thread));
+                    if let Some(name) = &name {
+                        of.text(5, name);
+                    }
+                });
+            })?;
+            self.told.insert(*thread, name);
+        }
+        Ok(own)
+    }
+
+    fn counters(&mut self, event: &Event<'_>, sequence: u64, time: u64, out: &mut dyn Write) -> io::Result<()> {
+        for (column, name) in &mut self.counters {
+            let Some(value) = column.get(event).and_then(|value| value.as_f64()) else { continue };
+            let own = number(&("counter", event.trace().uuid, &*name));
+            if self.told_counters.insert(own) {
+                track(out, own, |track| {
+                    track.number(5, number(&("process", event.trace().uuid))).text(2, name);
+                    track.message(8, |_| ());
+                })?;
+            }
+            let mut packet = Message::default();
+            packet.number(packet::SEQUENCE, sequence).number(packet::FLAGS, NEEDED).number(packet::TIMESTAMP, time);
+            packet.message(packet::TRACK_EVENT, |of| {
+                of.number(track_event::TYPE, COUNTER).number(track_event::TRACK, own).double(track_event::DOUBLE_COUNTER, value);
+            });
+            write(&packet, out)?;
+        }
+        Ok(())
+    }
+}
+
+impl Writer for Perfetto {
+    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()> {
+        self.names.learn(event);
+        self.clock(event, out)?;
+        let thread = self.who.thread(event);
+        let own = self.track(&thread, out)?;
+        let time = self.time(event);
+        let phase = self.open.step(&self.slices, event.class(), thread, || (), drop);
+        let info = event.packet().info();
+        let key = (event.trace().uuid, info.stream_class_id, info.stream_instance_id);
+        let next = OWN_SEQUENCE + 1 + self.sequences.len() as u64;
+        let sequence = self.sequences.entry(key).or_insert_with(|| Sequence { id: next, ..Sequence::default() });
+        sequence.begin(out)?;
+        let id = sequence.id;
+        // Slices inside whose end is missing end too.
+        if let Phase::End(count @ 2..) = phase {
+            for _ in 1..count {
+                let mut packet = Message::default();
+                packet.number(packet::SEQUENCE, id).number(packet::FLAGS, NEEDED).number(packet::TIMESTAMP, time);
+                packet.message(packet::TRACK_EVENT, |of| {
+                    of.number(track_event::TYPE, END).number(track_event::TRACK, own);
+                });
+                write(&packet, out)?;
+            }
+        }
+        let (mut interned, mut of) = (Message::default(), Message::default());
+        let kind = match phase {
+            Phase::Begin => BEGIN,
+            Phase::End(_) => END,
+            Phase::Instant => INSTANT,
+        };
+        of.number(track_event::TYPE, kind).number(track_event::TRACK, own);
+        if kind != END {
+            let name = self.slices.name(event.class()).filter(|_| kind == BEGIN).unwrap_or(event.name());
+            let category = event.name().split(':').next().unwrap_or_default();
+            of.number(track_event::CATEGORY, sequence.intern(CATEGORIES, category, &mut interned));
+            of.number(track_event::NAME, sequence.intern(EVENT_NAMES, name, &mut interned));
+        }
+        let mut annotate = |name: &str, value: &Value<'_>| {
+            let iid = sequence.intern(ANNOTATION_NAMES, name, &mut interned);
+            let mut annotation = Message::default();
+            annotation.number(1, iid);
+            fill(&mut annotation, value, sequence, &mut interned);
+            of.bytes(track_event::ANNOTATION, annotation.as_bytes());
+        };
+        for scope in [Scope::Payload, Scope::EventContext, Scope::StreamContext] {
+            let Value::Structure(members) = event.value(scope) else { continue };
+            for (name, value) in &members {
+                // The track tells the thread.
+                if scope == Scope::Payload || !matches!(name.as_str(), "vtid" | "tid") {
+                    annotate(name, value);
+                }
+            }
+        }
+        if let Some(cpu) = info.cpu_id {
+            annotate("cpu", &Value::Unsigned(cpu));
+        }
+        if let Some(value) = self.flow.as_mut().and_then(|column| column.text(event)) {
+            of.fixed(track_event::FLOW, number(&("flow", value)));
+        }
+        let mut packet = Message::default();
+        packet.number(packet::SEQUENCE, id).number(packet::FLAGS, NEEDED).number(packet::TIMESTAMP, time);
+        if !interned.is_empty() {
+            packet.bytes(packet::INTERNED, interned.as_bytes());
+        }
+        packet.bytes(packet::TRACK_EVENT, of.as_bytes());
+        write(&packet, out)?;
+        self.counters(event, id, time, out)
+    }
+
+    fn name(&mut self, event: &Event<'_>, _out: &mut dyn Write) -> io::Result<()> {
+        self.names.learn(event);
+        Ok(())
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        for ((_, class, instance), sequence) in &mut self.sequences {
+            if (*class, *instance) == (loss.stream_class_id, loss.stream_instance_id) {
+                sequence.has_lost = true;
+            }
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        // Names that came later than the thread's last event.
+        let threads: Vec<Thread> = self.told.keys().copied().collect();
+        threads.iter().try_for_each(|thread| self.track(thread, out).map(drop))
+    }
+}
+
+impl Sequence {
+    /// Begins the sequence, at its first event and after a loss.
+    fn begin(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if self.is_begun && !self.has_lost {
+            return Ok(());
+        }
+        self.interned.clear();
+        let mut packet = Message::default();
+        packet.number(packet::SEQUENCE, self.id).number(packet::FLAGS, CLEARED);
+        packet.number(if self.is_begun { packet::DROPPED } else { packet::FIRST }, 1);
+        packet.message(packet::DEFAULTS, |defaults| {
+            defaults.number(packet::CLOCK, MONOTONIC);
+        });
+        (self.is_begun, self.has_lost) = (true, false);
+        write(&packet, out)
+    }
+
+    /// The number of a text; one that is new goes into `interned`.
+    fn intern(&mut self, kind: u32, text: &str, interned: &mut Message) -> u64 {
+        let next = self.interned.len() as u64 + 1;
+        match self.interned.get(&(kind, text.to_owned())) {
+            Some(number) => *number,
+            None => {
+                self.interned.insert((kind, text.to_owned()), next);
+                interned.message(kind, |entry| {
+                    entry.number(1, next).text(2, text);
+                });
+                next
+            }
+        }
+    }
+}
+
+/// Puts a value into an annotation.
+fn fill(annotation: &mut Message, value: &Value<'_>, sequence: &mut Sequence, interned: &mut Message) {
+    match value {
+        Value::Boolean(value) => drop(annotation.number(2, u64::from(*value))),
+        Value::Unsigned(number) => drop(annotation.number(3, *number)),
+        Value::Signed(number) => drop(annotation.signed(4, *number)),
+        Value::Float(number) => drop(annotation.double(5, *number)),
+        Value::Text(text) => drop(annotation.text(6, text)),
+        // Labels are few.
+        Value::Enumeration(number, labels) => match labels.first() {
+            Some(label) => drop(annotation.number(17, sequence.intern(ANNOTATION_TEXTS, label, interned))),
+            None => drop(annotation.signed(4, *number as i64)),
+        },
+        Value::Flags(number, labels) if labels.is_empty() => drop(annotation.number(3, *number)),
+        Value::Flags(_, labels) => drop(annotation.text(6, &labels.join("|"))),
+        Value::Blob(bytes) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            annotation.text(6, &digits);
+        }
+        Value::Absent => drop(annotation.text(6, "none")),
+        Value::Variant(name, inner) => match &**inner {
+            Value::Structure(members) if members.is_empty() => drop(annotation.text(6, name)),
+            inner if name == "some" => fill(annotation, inner, sequence, interned),
+            inner => entry(annotation, name, inner, sequence, interned),
+        },
+        // Nested texts are recorded as structures of one member.
+        Value::Structure(members) => match &members[..] {
+            [(name, inner)] if name == "value" => fill(annotation, inner, sequence, interned),
+            members => members.iter().for_each(|(name, inner)| entry(annotation, name, inner, sequence, interned)),
+        },
+        Value::Array(elements) => {
+            for element in elements {
+                let mut inner = Message::default();
+                fill(&mut inner, element, sequence, interned);
+                annotation.bytes(12, inner.as_bytes());
+            }
+        }
+    }
+}
+
+fn entry(annotation: &mut Message, name: &str, value: &Value<'_>, sequence: &mut Sequence, interned: &mut Message) {
+    let mut inner = Message::default();
+    inner.text(10, name);
+    fill(&mut inner, value, sequence, interned);
+    annotation.bytes(11, inner.as_bytes());
+}
+
+fn track(out: &mut dyn Write, own: u64, describe: impl FnOnce(&mut Message)) -> io::Result<()> {
+    let mut packet = Message::default();
+    packet.number(packet::SEQUENCE, OWN_SEQUENCE).message(packet::TRACK, |track| {
+        track.number(1, own);
+        describe(track);
+    });
+    write(&packet, out)
+}
+
+fn write(packet: &Message, out: &mut dyn Write) -> io::Result<()> {
+    let mut whole = Message::default();
+    whole.bytes(1, packet.as_bytes());
+    out.write_all(whole.as_bytes())
+}
+
+/// A number for what is to be known by one, the same in every export; 0 has a meaning of its own.
+fn number(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish().max(1)
+}

@@ -1,0 +1,152 @@
+//! Events that begin and end something: which do, and what is open on each thread.
+
+use std::collections::HashMap;
+
+use trace_ctf::declared::EventClass;
+
+use super::names::Thread;
+use super::source::{Class, Classes};
+
+/// Words by which a name tells that something begins, each with those that tell that it ends.
+const WORDS: [(&str, &[&str]); 4] = [
+    ("entry", &["exit"]),
+    ("enter", &["exit", "leave"]),
+    ("begin", &["end"]),
+    ("start", &["end", "stop", "done", "finish", "exit"]),
+];
+
+/// How deep slices are followed.
+const DEEPEST: usize = 4096;
+
+/// What an event does to a slice, by the number of its pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Begin(u32),
+    End(u32),
+}
+
+/// Which classes are pairs: `a:request_begin` and `a:request_end`, `syscall_entry_open` and `syscall_exit_open`.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    roles: HashMap<Class, Role>,
+    /// What each pair is called: `a:request`, `syscall_open`.
+    names: Vec<String>,
+}
+
+/// What an event means on its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A slice begins.
+    Begin,
+    /// So many slices end: that of the event, and those in it whose end is missing.
+    End(usize),
+    /// Nothing begins or ends.
+    Instant,
+}
+
+/// Slices that are open, by thread, each with the number of its pair and what else is kept of it.
+#[derive(Debug)]
+pub(super) struct Open<T>(HashMap<Thread, Vec<(u32, T)>>);
+
+impl<T> Default for Open<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl Slices {
+    pub(super) fn new(classes: &Classes<'_>) -> Self {
+        let mut by_name: HashMap<&str, Vec<Class>> = HashMap::new();
+        classes.iter().for_each(|(_, class)| by_name.entry(&class.name).or_default().push(Class::of(class)));
+        let mut slices = Self::default();
+        let mut sorted: Vec<_> = by_name.keys().copied().collect();
+        sorted.sort_unstable();
+        for name in sorted {
+            let ends = WORDS.iter().flat_map(|(begin, ends)| {
+                ends.iter().filter_map(move |end| Some((replaced(name, begin, end)?, replaced(name, begin, "")?)))
+            });
+            let Some((end, own)) = ends.into_iter().find(|(end, _)| by_name.contains_key(end.as_str())) else { continue };
+            let pair = slices.names.len() as u32;
+            slices.names.push(own);
+            slices.roles.extend(by_name[name].iter().map(|class| (*class, Role::Begin(pair))));
+            slices.roles.extend(by_name[end.as_str()].iter().map(|class| (*class, Role::End(pair))));
+        }
+        slices
+    }
+
+    /// The name of the pair that a class belongs to.
+    pub(super) fn name(&self, class: &EventClass) -> Option<&str> {
+        match self.roles.get(&Class::of(class))? {
+            Role::Begin(pair) | Role::End(pair) => self.names.get(*pair as usize).map(String::as_str),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+impl<T> Open<T> {
+    /// Takes an event into account; `closed` gets what was kept of the slices that end, the innermost first.
+    pub(super) fn step(
+        &mut self,
+        slices: &Slices,
+        class: &EventClass,
+        thread: Thread,
+        keep: impl FnOnce() -> T,
+        mut closed: impl FnMut(T),
+    ) -> Phase {
+        let Some(role) = slices.roles.get(&Class::of(class)) else { return Phase::Instant };
+        let stack = self.0.entry(thread).or_default();
+        match *role {
+            Role::Begin(pair) if stack.len() < DEEPEST => {
+                stack.push((pair, keep()));
+                Phase::Begin
+            }
+            Role::Begin(_) => Phase::Instant,
+            Role::End(pair) => match stack.iter().rposition(|(open, _)| *open == pair) {
+                Some(place) => {
+                    let count = stack.len() - place;
+                    stack.drain(place..).rev().for_each(|(_, kept)| closed(kept));
+                    Phase::End(count)
+                }
+                None => Phase::Instant,
+            },
+        }
+    }
+
+    /// How many slices are open on a thread.
+    pub(super) fn depth(&self, thread: &Thread) -> usize {
+        self.0.get(thread).map_or(0, Vec::len)
+    }
+}
+
+/// A name with another word in the place of one, or, where that is empty, without it and the character that sets it apart.
+fn replaced(name: &str, word: &str, other: &str) -> Option<String> {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    let is_word = |at: &usize| !is_part(at.checked_sub(1).and_then(|at| bytes.get(at))) && !is_part(bytes.get(at + word.len()));
+    let at = name.rmatch_indices(word).map(|(at, _)| at).find(is_word)?;
+    let (before, after) = (&name[..at], &name[at + word.len()..]);
+    if !other.is_empty() {
+        return Some(format!("{before}{other}{after}"));
+    }
+    let short = before.trim_end_matches(['_', ':', '.', '-']);
+    Some(if short.is_empty() { after.trim_start_matches(['_', ':', '.', '-']).to_owned() } else { format!("{short}{after}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_pairs() {
+        let of = |name, word, other| replaced(name, word, other);
+        assert_eq!(of("shop:request_begin", "begin", "end").as_deref(), Some("shop:request_end"));
+        assert_eq!(of("shop:request_begin", "begin", "").as_deref(), Some("shop:request"));
+        assert_eq!(of("syscall_entry_open", "entry", "").as_deref(), Some("syscall_open"));
+        assert_eq!(of("app:parse::entry", "entry", "").as_deref(), Some("app:parse"));
+        assert_eq!(of("start_up", "start", "").as_deref(), Some("up"));
+        assert_eq!(of("app:beginner", "begin", "end"), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! What `export --to perfetto` writes, read as the trace processor reads it: with each sequence's interned names.
+
+mod sample;
+
+use std::collections::{HashMap, HashSet};
+use std::process::Command;
+
+use sample::{REQUESTS, Variation};
+
+/// A field of a message: its number, and its value or its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Field<'m> {
+    number: u64,
+    value: u64,
+    bytes: &'m [u8],
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (first, rest) = bytes.split_first().expect("a whole number");
+        *bytes = rest;
+        value |= u64::from(first & 0x7F) << shift;
+        if first & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+fn message(mut bytes: &[u8]) -> Vec<Field<'_>> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let (value, length) = match key & 7 {
+            0 => (varint(&mut bytes), 0),
+            1 => (u64::from_le_bytes(bytes[..8].try_into().unwrap()), 8),
+            2 => (0, varint(&mut bytes) as usize),
+            other => panic!("wire type {other}"),
+        };
+        let (inner, rest) = bytes.split_at(length);
+        bytes = rest;
+        fields.push(Field { number: key >> 3, value, bytes: inner });
+    }
+    fields
+}
+
+fn all<'m>(fields: &[Field<'m>], number: u64) -> Vec<Field<'m>> {
+    fields.iter().copied().filter(|field| field.number == number).collect()
+}
+
+fn one<'m>(fields: &[Field<'m>], number: u64) -> Option<Field<'m>> {
+    all(fields, number).pop()
+}
+
+fn text(field: Field<'_>) -> String {
+    String::from_utf8(field.bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn every_name_is_known_where_it_is_used() {
+    let here = tempfile::tempdir().unwrap();
+    sample::write(&here.path().join("a.ringtrace"), Variation { discarded: 3, ..Variation::default() });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringtrace"));
+    command.args(["export", "--to", "perfetto", "--counter", "cache_lookup.bytes", "--flow", "id"]).current_dir(here.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let mut interned: HashMap<u64, HashMap<(u64, u64), String>> = HashMap::new();
+    let (mut types, mut names, mut flows) =
+        (HashMap::<u64, u64>::new(), HashMap::<String, u64>::new(), HashMap::<u64, u64>::new());
+    let (mut tracks, mut restarts, mut snapshots, mut depth) = (HashMap::new(), 0, 0, HashMap::<u64, i64>::new());
+    for packet in message(&output.stdout) {
+        assert_eq!(packet.number, 1);
+        let packet = message(packet.bytes);
+        let sequence = one(&packet, 10).expect("a sequence").value;
+        let flags = one(&packet, 13).map_or(0, |flags| flags.value);
+        if flags & 1 == 1 {
+            restarts += u64::from(one(&packet, 42).is_some());
+            let defaults = message(one(&packet, 59).expect("defaults").bytes);
+            assert_eq!(one(&defaults, 58).unwrap().value, 3, "the monotonic clock");
+            interned.insert(sequence, HashMap::new());
+        }
+        for kind in one(&packet, 12).iter().flat_map(|names| message(names.bytes)) {
+            let entry = message(kind.bytes);
+            let key = (kind.number, one(&entry, 1).unwrap().value);
+            let known = interned.get_mut(&sequence).expect("begun").insert(key, text(one(&entry, 2).unwrap()));
+            assert_eq!(known, None);
+        }
+        snapshots += u64::from(one(&packet, 6).is_some());
+        if let Some(track) = one(&packet, 60) {
+            let track = message(track.bytes);
+            tracks.insert(one(&track, 1).unwrap().value, track);
+        }
+        let Some(event) = one(&packet, 11) else { continue };
+        assert!(flags & 2 == 2 && one(&packet, 8).is_some(), "needs names, has a time");
+        let event = message(event.bytes);
+        let known = &interned[&sequence];
+        let kind = one(&event, 9).unwrap().value;
+        *types.entry(kind).or_default() += 1;
+        let track = one(&event, 11).unwrap().value;
+        assert!(tracks.contains_key(&track), "the track is described first");
+        *depth.entry(track).or_default() += match kind {
+            1 => 1,
+            2 => -1,
+            _ => 0,
+        };
+        assert!((0..=1).contains(&depth[&track]));
+        if let Some(name) = one(&event, 10) {
+            *names.entry(known[&(2, name.value)].clone()).or_default() += 1;
+            assert!(known.contains_key(&(1, one(&event, 3).unwrap().value)));
+        }
+        for annotation in all(&event, 4).iter().map(|annotation| message(annotation.bytes)) {
+            assert!(known.contains_key(&(3, one(&annotation, 1).unwrap().value)));
+            if let Some(label) = one(&annotation, 17) {
+                assert!(["HIT", "MISS"].contains(&known[&(29, label.value)].as_str()));
+            }
+        }
+        all(&event, 47).iter().for_each(|flow| *flows.entry(flow.value).or_default() += 1);
+    }
+    assert_eq!((types[&1], types[&2], types[&3], types[&4]), (2 * REQUESTS, 2 * REQUESTS, 2 * REQUESTS + 2, 2 * REQUESTS));
+    let expected = [("shop:request", 2 * REQUESTS), ("shop:cache_lookup", 2 * REQUESTS), ("ringtrace:thread_name", 2)];
+    assert_eq!(names, expected.map(|(name, count)| (name.to_owned(), count)).into());
+    assert!(flows.len() as u64 == 2 * REQUESTS && flows.values().all(|count| *count == 2));
+    // Two losses in each of the two streams.
+    assert_eq!((restarts, snapshots), (4, 1));
+    let of_thread = |track: &Vec<Field<'_>>| one(track, 4).and_then(|thread| Some(text(one(&message(thread.bytes), 5)?)));
+    let threads: HashSet<String> = tracks.values().filter_map(of_thread).collect();
+    assert_eq!(threads, ["worker-0", "worker-1"].map(str::to_owned).into());
+}
