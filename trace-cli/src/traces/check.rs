@@ -88,6 +88,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         findings.iter().try_for_each(|finding| writeln!(out, "problem: {finding}"))?;
         match findings.len() {
             0 => writeln!(out, "no problems: {events} events")?,
+            1 => writeln!(out, "1 problem, {events} events are whole")?,
             count => writeln!(out, "{count} problems, {events} events are whole")?,
         }
     }

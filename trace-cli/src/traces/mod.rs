@@ -23,6 +23,7 @@ mod stats;
 mod summary;
 mod time;
 mod tree;
+mod trim;
 mod view;
 
 use crate::Outcome;
@@ -41,6 +42,7 @@ pub(crate) enum Verb {
     Diff(diff::Arguments),
     Check(check::Arguments),
     Export(export::Arguments),
+    Trim(trim::Arguments),
 }
 
 impl Verb {
@@ -54,6 +56,7 @@ impl Verb {
             Self::Latency(arguments) => latency::run(arguments, common),
             Self::Tree(arguments) => tree::run(arguments, common),
             Self::Check(arguments) => check::run(arguments, common),
+            Self::Trim(arguments) => trim::run(arguments, common),
             Self::Export(arguments) => export::run(arguments, common),
             Self::Diff(arguments) => diff::run(arguments, common),
         }

@@ -10,7 +10,7 @@ use std::thread;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::tz::TimeZone;
 use trace_ctf::declared::{EventClass, StreamClass};
-use trace_ctf::reader::{Entry, Event, Loss, Merge, Selection, Stream, Trace};
+use trace_ctf::reader::{Entry, Event, Loss, Merge, Packets, Selection, Stream, Trace};
 use trace_filter::Expression;
 use trace_registry::Glob;
 use trace_registry::registry::{self, Match};
@@ -102,6 +102,13 @@ pub(super) struct Opened {
     plans: HashMap<Class, Plan>,
 }
 
+/// Says of events whether they are wanted.
+pub(super) struct Chooser<'o> {
+    opened: &'o Opened,
+    /// Most events are of the class of the one before.
+    last: Option<(Class, &'o Plan)>,
+}
+
 /// An event class of an open trace, by its place in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Class(usize);
@@ -172,18 +179,14 @@ impl Opened {
         find_classes(&self.traces, pattern)
     }
 
-    fn accepts(&self, event: &Event<'_>, last: &mut Option<(Class, &Plan)>) -> bool {
-        // Kept by the caller, because most events are of the class of the one before.
-        let class = Class::of(event.class());
-        let plan = match *last {
-            Some((known, plan)) if known == class => plan,
-            _ => self.plans.get(&class).unwrap_or(&Plan::Ignored),
-        };
-        match plan {
-            Plan::Ignored => false,
-            Plan::All => true,
-            Plan::Some(filter) => filter.accepts(event),
-        }
+    /// Decides event by event.
+    pub(super) fn chooser(&self) -> Chooser<'_> {
+        Chooser { opened: self, last: None }
+    }
+
+    /// The packets of a stream in which there may be wanted events.
+    pub(super) fn packets(&self, trace: &Trace, stream: &Stream) -> Packets {
+        trace.packets(stream).between(self.from, self.to)
     }
 
     /// Reads the wanted events in the order of time, with what is missing between them.
@@ -201,13 +204,13 @@ impl Opened {
         }
         let mut merge = Merge::select(&self.traces, selection);
         let mut progress = Progress::new();
-        let mut last = None;
+        let mut chooser = self.chooser();
         while let Some(entry) = merge.next_entry() {
             let item = match entry {
                 Ok(Entry::Event(event)) => {
                     summary.events += 1;
                     progress.step(summary.events);
-                    let step = if self.plans.is_empty() || self.accepts(&event, &mut last) {
+                    let step = if chooser.accepts(&event) {
                         summary.shown += 1;
                         visit(Item::Event(&event))?
                     } else if event.name() == THREAD_NAME {
@@ -274,8 +277,8 @@ impl Opened {
         gatherer: &mut G,
         progress: &Mutex<(Progress, u64)>,
     ) -> Result<(), Failure> {
-        let mut last = None;
-        let mut packets = trace.packets(stream).between(self.from, self.to);
+        let mut chooser = self.chooser();
+        let mut packets = self.packets(trace, stream);
         while let Some(next) = packets.next() {
             let (packet, losses) = match next {
                 Ok(next) => next,
@@ -304,10 +307,7 @@ impl Opened {
                 if event.name() == THREAD_NAME {
                     gatherer.name(&event);
                 }
-                let is_in_time = event.timestamp().is_none_or(|timestamp| {
-                    self.from.is_none_or(|from| timestamp >= from) && self.to.is_none_or(|to| timestamp < to)
-                });
-                if is_in_time && (self.plans.is_empty() || self.accepts(&event, &mut last)) {
+                if chooser.accepts(&event) {
                     summary.shown += 1;
                     gatherer.event(&event)?;
                     (start, is_given) = (at, true);
@@ -331,6 +331,41 @@ impl Opened {
             packets.recycle(packet);
         }
         Ok(())
+    }
+}
+
+impl Chooser<'_> {
+    #[inline]
+    pub(super) fn is_in_time(&self, event: &Event<'_>) -> bool {
+        let Opened { from, to, .. } = *self.opened;
+        (from.is_none() && to.is_none())
+            || event
+                .timestamp()
+                .is_none_or(|timestamp| from.is_none_or(|from| timestamp >= from) && to.is_none_or(|to| timestamp < to))
+    }
+
+    #[inline]
+    pub(super) fn accepts(&mut self, event: &Event<'_>) -> bool {
+        if !self.is_in_time(event) {
+            return false;
+        }
+        if self.opened.plans.is_empty() {
+            return true;
+        }
+        let class = Class::of(event.class());
+        let plan = match self.last {
+            Some((known, plan)) if known == class => plan,
+            _ => {
+                let plan = self.opened.plans.get(&class).unwrap_or(&Plan::Ignored);
+                self.last = Some((class, plan));
+                plan
+            }
+        };
+        match plan {
+            Plan::Ignored => false,
+            Plan::All => true,
+            Plan::Some(filter) => filter.accepts(event),
+        }
     }
 }
 

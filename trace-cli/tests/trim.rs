@@ -1,0 +1,82 @@
+//! A trimmed trace shows what the same options of `view` show of the whole one, to babeltrace2 too.
+
+#[path = "../../trace-ctf/tests/common/mod.rs"]
+mod common;
+mod sample;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{field, schema, write_trace};
+use sample::Variation;
+use trace_ctf::schema::FieldClass;
+
+fn run(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ringtrace")).args(arguments).env("TZ", "UTC").current_dir(directory).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Trims, and compares; returns the number of events.
+fn agrees(whole: &str, options: &[&str], here: &Path) -> usize {
+    let part = here.join("part");
+    if part.exists() {
+        std::fs::remove_dir_all(&part).unwrap();
+    }
+    let trimmed = run(&[&["trim", whole, "-o", "part"], options].concat(), here);
+    assert_eq!(trimmed.status.code(), Some(0), "{options:?}: {}", text(&trimmed.stderr));
+    let expected = run(&[&["view", whole, "--babeltrace"], options].concat(), here).stdout;
+    let ours = run(&["view", "part", "--babeltrace"], here).stdout;
+    let without_names = |bytes: &[u8]| -> Vec<String> {
+        let lines = text(bytes);
+        let lines = lines.lines().filter(|line| !line.contains("ringtrace:thread_name"));
+        // Without the distance from the line before.
+        lines.map(|line| format!("{}{}", &line[..20], &line[line.find(") ").unwrap()..])).collect()
+    };
+    assert_eq!(without_names(&ours), without_names(&expected), "{options:?}");
+    let theirs = Command::new("babeltrace2").args(["--clock-gmt", "part"]).current_dir(here).output().unwrap();
+    assert_eq!(text(&theirs.stdout), text(&ours), "{}", text(&theirs.stderr));
+    assert!(!text(&theirs.stderr).contains("ERROR"), "{}", text(&theirs.stderr));
+    let check = run(&["check", "part"], here);
+    assert_eq!(check.status.code(), Some(0), "{}", text(&check.stdout));
+    without_names(&ours).len()
+}
+
+#[test]
+fn a_part_is_what_was_asked_for() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    sample::write(&here.join("shop"), Variation { discarded: 3, ..Variation::default() });
+    assert_eq!(agrees("shop", &[], here), 300);
+    assert_eq!(agrees("shop", &["--from", "22:13:20.010", "--to", "22:13:20.030"], here), 120);
+    assert_eq!(agrees("shop", &["--event", "*request*"], here), 200);
+    assert_eq!(agrees("shop", &["--if", "outcome == \"MISS\""], here), 10);
+    let stats = |directory: &str| -> serde_json::Value {
+        serde_json::from_slice(&run(&["stats", directory, "--json"], here).stdout).unwrap()
+    };
+    assert_eq!(stats("part")["losses"]["discarded_events"], 12);
+    assert_eq!(stats("part")["threads"][0]["name"], "worker-0");
+    let of_thread = run(&["trim", "shop", "-o", "thread", "--thread", "4202"], here);
+    assert_eq!(of_thread.status.code(), Some(0));
+    assert_eq!(stats("thread")["threads"].as_array().unwrap().len(), 2, "with the name of the other one");
+    let again = run(&["trim", "shop", "-o", "thread"], here);
+    assert!(again.status.code() == Some(1) && text(&again.stderr).contains("thread: "), "{}", text(&again.stderr));
+}
+
+#[test]
+fn short_time_stamps_survive_gaps() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    let fields = vec![field("number", FieldClass::unsigned(32)), field("path", FieldClass::String { length_bits: 16 })];
+    let schema =
+        schema(vec![field("vtid", FieldClass::signed(32))], vec![fields, Vec::new(), vec![field("n", FieldClass::Bool)]]);
+    for seed in 1..12 {
+        let whole = format!("whole{seed}");
+        let events = write_trace(&here.join(&whole), &schema, 3, 8, seed);
+        assert_eq!(agrees(&whole, &[], here) as u64, events);
+        assert!(agrees(&whole, &["--event", "app:event1*"], here) > 0);
+        agrees(&whole, &["--from", "+100ms", "--to", "+9s"], here);
+    }
+}
