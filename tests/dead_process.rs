@@ -84,8 +84,9 @@ fn left_behind(pid: u32) -> PathBuf {
 /// Reads the numbers of all events, from the two files alone.
 fn read(directory: &Path) -> Vec<u64> {
     let path = directory.join("journal");
-    let (schema, rest) = journal::read(&std::fs::read(&path).expect("the journal"), &path).expect("a journal");
-    assert_eq!(rest, 0);
+    let contents = journal::read(&std::fs::read(&path).expect("the journal"), &path).expect("a journal").expect("events");
+    let schema = contents.schema;
+    assert_eq!(contents.rest, 0);
     let mut decoder = Decoder::new(&schema).expect("a schema");
     let file = File::options().read(true).write(true).open(directory.join("rings")).expect("the rings");
     // SAFETY: the process that used the file is dead, and nobody else knows of it.

@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     NoProcess(String),
     /// A process refused, or cannot be reached.
     Process { name: String, error: trace_control::Error },
+    /// What a process left cannot be recovered.
+    Runtime(Box<trace_runtime::Error>),
     /// The command line asks for something that is not there.
     Wrong(String),
     /// A file or directory that the command line names.
@@ -74,6 +76,8 @@ impl fmt::Display for Failure {
             }
             Self::NoProcess(text) | Self::Wrong(text) => f.write_str(text),
             Self::Process { name, error } => write!(f, "{name}: {error}"),
+            // With its causes.
+            Self::Runtime(error) => write!(f, "{error:?}"),
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output(error) => write!(f, "standard output: {error}\n  is the disk full?"),
         }

@@ -237,6 +237,7 @@ fn no_bytes_upset_the_agent() {
         Just("destroy"),
         Just("why"),
         Just("doctor"),
+        Just("snapshot"),
         Just("watch"),
         Just("erase")
     ];

@@ -120,6 +120,49 @@ impl FromStr for ImageName {
     }
 }
 
+impl ImageName {
+    /// Whether the process of that number and start time exists, as far as this PID namespace shows, and has not ended.
+    pub fn is_running(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        // proc_pid_stat(5): the name in parentheses may hold anything; behind it the state, and the start time as 20th word.
+        let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+        let words: Vec<&str> = rest.split_whitespace().take(20).collect();
+        let has_ended = matches!(words.first(), Some(&("Z" | "X")));
+        !has_ended && words.get(19).and_then(|word| word.parse().ok()) == Some(self.start_time)
+    }
+}
+
+/// Most sessions and bytes that ended processes may leave in a base directory: what is older goes when the next one starts.
+const MOST_REMAINS: (usize, u64) = (64, 1 << 30);
+
+/// Removes what ended processes left in `base`: all where there is nothing to recover, else the oldest beyond 64 sessions or
+/// 1 GiB.
+pub fn tidy(base: &Path) {
+    let mut remains = Vec::new();
+    for image in images(base).into_iter().flatten() {
+        // A socket may be silent for a moment where the program closed its descriptors.
+        if image.remove_if_empty() || !image.is_dead() || image.name.is_running() {
+            continue;
+        }
+        for session in image.sessions().into_iter().map(|session| image.path.join(session)) {
+            let Ok(stat) = rustix::fs::stat(session.join("rings")) else { continue };
+            let written = std::fs::metadata(session.join("journal")).and_then(|m| m.modified()).ok();
+            // st_blocks counts units of 512 bytes, stat(3type).
+            remains.push((written, session, stat.st_blocks as u64 * 512, image.clone()));
+        }
+    }
+    remains.sort_by_key(|(written, ..)| std::cmp::Reverse(*written)); // the newest first
+    let mut total = 0;
+    for (place, (_, session, bytes, image)) in remains.into_iter().enumerate() {
+        total += bytes;
+        if place >= MOST_REMAINS.0 || total > MOST_REMAINS.1 {
+            let _ = ["rings", "journal"].map(|name| std::fs::remove_file(session.join(name)));
+            let _ = std::fs::remove_dir(&session);
+            image.remove_if_empty();
+        }
+    }
+}
+
 /// The directory of a process image.
 #[derive(Clone, Debug)]
 pub struct Image {
@@ -159,6 +202,13 @@ fn images_of(base: &Path, owner: u32) -> io::Result<Vec<Image>> {
 }
 
 impl Image {
+    /// Returns the image that a session's directory belongs to. `None`: its parent's name is not that of one.
+    pub fn of_session(directory: &Path) -> Option<Image> {
+        let path = std::path::absolute(directory).ok()?.parent()?.to_owned();
+        let name = path.file_name()?.to_str()?.parse().ok()?;
+        Some(Image { name, path })
+    }
+
     /// Connects to the agent.
     ///
     /// # Errors
@@ -254,6 +304,31 @@ mod tests {
                 prop_assert_eq!(name.to_string(), text);
             }
         }
+    }
+
+    #[test]
+    fn what_ended_processes_left_is_bounded_and_the_newest_stays() {
+        let base = tempfile::tempdir().expect("a directory");
+        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).expect("its mode");
+        let most = MOST_REMAINS.0 as u32;
+        let image = |number: u32| base.path().join(ImageName { pid: 1, start_time: u64::MAX, id: number }.to_string());
+        for number in 0..most + 3 {
+            private_directory(&image(number)).expect("it is made");
+            let session = image(number).join("session");
+            std::fs::create_dir(&session).expect("a directory");
+            std::fs::write(session.join("rings"), "rings").expect("a file");
+            let journal = File::create(session.join("journal")).expect("a file");
+            let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(u64::from(number));
+            journal.set_modified(time).expect("its time");
+            // The first, and oldest, still listens.
+            let listener = listen(&image(number)).expect("a socket");
+            if number == 0 {
+                std::mem::forget(listener);
+            }
+        }
+        tidy(base.path());
+        let left: Vec<u32> = (0..most + 3).filter(|number| image(*number).exists()).collect();
+        assert!(left.iter().copied().eq(std::iter::once(0).chain(3..most + 3)), "{left:?}");
     }
 
     #[test]

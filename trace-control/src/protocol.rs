@@ -64,12 +64,16 @@ pub enum Request {
     Why(Why),
     /// Is anything wrong with tracing here? → [`Diagnosis`].
     Doctor,
+    /// Write what a session in overwrite mode holds as a trace of its own. → [`Receipt`].
+    Snapshot(Snapshot),
 }
 
 impl Request {
     /// The names of all requests.
-    pub const NAMES: [&str; 12] =
-        ["hello", "list", "status", "create", "enable", "disable", "start", "stop", "destroy", "watch", "why", "doctor"];
+    pub const NAMES: [&str; 13] = [
+        "hello", "list", "status", "create", "enable", "disable", "start", "stop", "destroy", "watch", "why", "doctor",
+        "snapshot",
+    ];
 
     /// Reads the request of an envelope.
     ///
@@ -482,6 +486,57 @@ pub struct Why {
     pub ms: u64,
 }
 
+/// What to write, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// Name of the session.
+    pub session: String,
+    /// Becomes a part of the trace, and of its name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Only what happened in so many milliseconds before now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_ms: Option<u64>,
+    /// How many of the newest snapshots stay, this one included. Without it, as many as the session says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<usize>,
+}
+
+/// What a snapshot holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The session.
+    pub session: String,
+    /// The trace directory.
+    pub path: PathBuf,
+    /// Why it was made.
+    pub reason: String,
+    /// Events in it.
+    pub events: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+    /// What it covers of each ring that had events.
+    pub rings: Vec<Covered>,
+    /// Events that were overwritten before they were copied.
+    pub overwritten: u64,
+    /// Events that are missing between the first and the last.
+    pub lost: u64,
+}
+
+/// What a snapshot covers of one ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Covered {
+    /// CPU or concurrency ID of the ring; `None`: the fallback region.
+    pub cpu: Option<u32>,
+    /// From this time, in ns of the trace's clock.
+    pub begin_ns: u64,
+    /// To this time.
+    pub end_ns: u64,
+    /// Events.
+    pub events: u64,
+}
+
 /// What was examined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
@@ -542,6 +597,7 @@ mod tests {
             Request::Watch(Watch { rules: "*".into(), ms: 100 }),
             Request::Why(Why { event: "b".into(), ms: 100 }),
             Request::Doctor,
+            Request::Snapshot(Snapshot { session: session(), reason: "slow".into(), last_ms: Some(10), keep: None }),
         ];
         for (request, name) in requests.into_iter().zip(Request::NAMES) {
             let line = request.to_line(7);

@@ -27,7 +27,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)).ok_or_else(wrong)
 }
 
-/// Reads a duration: `250ms`, `30s`, `5min` or `5m`, `2h`; also `1.5s`.
+/// Reads a duration: `250ms`, `30s`, `5min` or `5m`, `2h`, `7d`; also `1.5s`.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// assert!(duration("30").is_err() && duration("1e9h").is_err());
 /// ```
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration: write 250ms, 30s, 5min or 2h");
+    let wrong = || format!("`{text}` is no duration: write 250ms, 30s, 5min, 2h or 7d");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let seconds = match unit {
         "us" | "µs" => 1e-6,
@@ -49,6 +49,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return Err(wrong()),
     };
     let value = number.parse::<f64>().ok().map(|n| n * seconds).filter(|s| (0.0..=1e9).contains(s));

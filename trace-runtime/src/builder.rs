@@ -15,6 +15,9 @@ use trace_registry::sync::{AtomicU64, Ordering};
 /// Memory of a session whose builder names none, in bytes.
 const MEMORY: u64 = 16 << 20;
 
+/// Snapshots that are kept, where nobody says how many.
+pub(crate) const KEEP: usize = 10;
+
 pub(crate) static CEILING: AtomicU64 = AtomicU64::new(1 << 30);
 
 /// Sets the memory that all sessions of this process together may map, in bytes. 1 GiB at first.
@@ -66,6 +69,7 @@ pub struct Builder {
     pub(crate) name: String,
     pub(crate) rules: Vec<String>,
     pub(crate) overwrite: bool,
+    pub(crate) keep: usize,
     pub(crate) memory: u64,
     pub(crate) sub_buffer: Option<u32>,
     pub(crate) output: Output,
@@ -91,6 +95,7 @@ impl Builder {
             name: name.to_owned(),
             rules: Vec::new(),
             overwrite: false,
+            keep: KEEP,
             memory: MEMORY,
             sub_buffer: None,
             output: Output::Default,
@@ -111,6 +116,12 @@ impl Builder {
     /// Keeps the newest events when the rings are full (flight recorder). Otherwise the newest are discarded.
     pub fn overwrite(mut self) -> Builder {
         self.overwrite = true;
+        self
+    }
+
+    /// Sets how many [snapshots](Session::snapshot) are kept: the newest, at least 1. Ten at first.
+    pub fn keep(mut self, snapshots: usize) -> Builder {
+        self.keep = snapshots;
         self
     }
 

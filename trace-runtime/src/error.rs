@@ -69,6 +69,15 @@ pub(crate) enum Kind {
          committed, and the rings stay mapped"
     )]
     Stuck(String, u64),
+    #[error(
+        "the session `{0}` is no flight recorder: it is in discard mode, and its trace is written while it records; make it with \
+         `overwrite()`, or `--overwrite`, to take snapshots"
+    )]
+    NoFlightRecorder(String),
+    #[error("the session `{0}` does not record; what it recorded is in its trace")]
+    Delivered(String),
+    #[error("cannot recover {}: {why}", .path.display())]
+    InUse { path: PathBuf, why: &'static str },
     #[error("{0} cannot be called from inside a probe: it would wait for that probe to end")]
     InsideProbe(&'static str),
 }
@@ -143,7 +152,7 @@ impl Error {
 
     /// Whether the same call may succeed a little later.
     pub fn is_busy(&self) -> bool {
-        matches!(*self.0, Kind::TooManyRetired { .. } | Kind::Stopping(_))
+        matches!(*self.0, Kind::TooManyRetired { .. } | Kind::Stopping(_) | Kind::InUse { .. })
     }
 
     /// Whether events of a class cannot fit into a session's records.

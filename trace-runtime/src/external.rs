@@ -4,11 +4,9 @@
 //! moves `consumed`, under a claim of its own ([`ring_buffer`](crate::ring_buffer)). So it goes on when the program has died, and
 //! delivers what that committed.
 
-use crate::context::Context;
-use crate::delivery::{Delivery, Records};
+use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::journal;
-use crate::metadata;
 use crate::output::Directory;
 use crate::ring_buffer::{Holder, Losses, Purpose, Reader};
 use crate::storage::{JOURNAL, RINGS};
@@ -59,7 +57,7 @@ impl Consumer {
     pub fn open(session: &Path, output: &Path) -> Result<Consumer> {
         let (rings, journal) = (session.join(RINGS), session.join(JOURNAL));
         let file = File::options().read(true).write(true).open(&rings).map_err(|e| Error::io("cannot open", &rings, e))?;
-        let (schema, _) = read_journal(&journal)?;
+        let schema = read_journal(&journal)?;
         let reader = open_reader(&file).map_err(|e| Error::io("cannot map", &rings, e))?;
         let name = crate::process::image_name();
         let holder = Holder::new(name.pid, name.start_time);
@@ -67,9 +65,8 @@ impl Consumer {
             let problem = format!("process {} consumes them", other.pid());
             Error::io("cannot take", &rings, io::Error::new(io::ErrorKind::ResourceBusy, problem))
         })?;
-        let records = Records::of(&schema.trace, metadata::RINGS);
-        let sink = Directory::create(output, &schema.trace, now_ns())?;
-        let delivery = Delivery::new(reader, records, Box::new(sink), None);
+        let sink = Directory::create(output, &schema.trace, Some(now_ns()))?;
+        let delivery = Delivery::new(reader, schema.trace, false, Box::new(sink), None);
         let mut consumer = Consumer { delivery, journal, read: 0, described: HashSet::new(), holder };
         consumer.describe()?;
         Ok(consumer)
@@ -81,7 +78,7 @@ impl Consumer {
         if length == self.read {
             return Ok(());
         }
-        let (schema, _) = read_journal(&self.journal)?;
+        let schema = read_journal(&self.journal)?;
         self.read = length;
         let is_new = |class: &&ctf::EventClass| !self.described.contains(&(class.stream_id, class.id));
         let new: Vec<ctf::EventClass> = schema.events().iter().filter(is_new).cloned().collect();
@@ -140,9 +137,10 @@ impl Consumer {
     }
 }
 
-fn read_journal(path: &Path) -> Result<(trace_ctf::schema::Schema, usize)> {
+fn read_journal(path: &Path) -> Result<ctf::Schema> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
-    journal::read(&bytes, path)
+    let empty = || Error::io("cannot use", path, io::Error::other("its session has not begun"));
+    Ok(journal::read(&bytes, path)?.ok_or_else(empty)?.schema)
 }
 
 #[expect(unsafe_code, reason = "maps a file that its owner could cut")]
@@ -156,14 +154,4 @@ fn open_reader(file: &File) -> io::Result<Reader> {
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
-}
-
-impl From<Context> for Records {
-    fn from(context: Context) -> Records {
-        Records {
-            context: context.size(),
-            has_cpu: context.contains(Context::CPU),
-            has_names: context.contains(Context::THREAD_NAME),
-        }
-    }
 }

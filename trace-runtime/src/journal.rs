@@ -5,10 +5,10 @@
 //! ```text
 //!  offset  size  field, little-endian
 //!       0     4  magic "RTJ1"
-//!       4     4  kind: 1 trace (the first), 2 event class
+//!       4     4  kind: 1 trace (the first), 2 event class, 3 origin (the second)
 //!       8     4  length of the payload in bytes
 //!      12     4  CRC-32 (IEEE 802.3) of kind, length and payload
-//!      16     n  payload: JSON of `trace_ctf::schema::Trace` or `EventClass`
+//!      16     n  payload: JSON of `trace_ctf::schema::Trace`, `EventClass`, or `Origin`
 //! ```
 //!
 //! # Invariants
@@ -16,18 +16,56 @@
 //! - JR-1: The frame of an event class is complete before the first list is published in which its event ID stands.
 //! - JR-2: A reader takes frames up to the first that is short or whose checksum differs: a process that was killed in the
 //!   middle of one had not published what it describes.
+//! - JR-3: The first two frames are written together, before any event: a journal that lacks one of them has no events.
 
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use trace_ctf::schema as ctf;
 
 const MAGIC: [u8; 4] = *b"RTJ1";
 const TRACE: u32 = 1;
 const EVENT: u32 = 2;
+const ORIGIN: u32 = 3;
 const HEADER: usize = 16;
+
+/// What is known of a session besides its trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// When it began, by the clock of its trace.
+    pub begun_ns: u64,
+    /// Bytes of the absolute path of its trace directory; `None`: it prints.
+    output: Option<Vec<u8>>,
+}
+
+impl Origin {
+    pub(crate) fn new(begun_ns: u64, output: Option<&Path>) -> Origin {
+        // Of a directory that is not there any more, relative paths mean nothing: the path is told as it is.
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Origin { begun_ns, output: output.map(|path| absolute(path).as_os_str().as_bytes().to_vec()) }
+    }
+
+    /// The trace directory; `None`: the session prints.
+    pub fn output(&self) -> Option<PathBuf> {
+        self.output.as_ref().map(|bytes| OsString::from_vec(bytes.clone()).into())
+    }
+}
+
+/// What a journal says.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// What the event IDs in the rings stand for.
+    pub schema: ctf::Schema,
+    /// What else is known of the session.
+    pub origin: Origin,
+    /// Bytes at the end that are no whole frame.
+    pub rest: usize,
+}
 
 /// Writes a journal.
 pub(crate) struct Journal {
@@ -36,19 +74,20 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(file: File, path: &Path, trace: &ctf::Trace) -> Result<Journal> {
+    pub(crate) fn new(file: File, path: &Path, trace: &ctf::Trace, origin: &Origin) -> Result<Journal> {
         let file = OwnFile::new(file).map_err(|e| Error::io("cannot use", path, e))?;
         let mut journal = Journal { file: Appended::new(file), path: path.to_owned() };
-        journal.append(TRACE, std::iter::once(serde_json::to_vec(trace)))?;
+        let frames = [(TRACE, serde_json::to_vec(trace)), (ORIGIN, serde_json::to_vec(origin))];
+        journal.append(frames.into_iter())?; // JR-3
         Ok(journal)
     }
 
     pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
-        self.append(EVENT, classes.iter().map(serde_json::to_vec))
+        self.append(classes.iter().map(|class| (EVENT, serde_json::to_vec(class))))
     }
 
-    fn append(&mut self, kind: u32, payloads: impl Iterator<Item = serde_json::Result<Vec<u8>>>) -> Result<()> {
-        let frames: serde_json::Result<Vec<Vec<u8>>> = payloads.map(|p| Ok(frame(kind, &p?))).collect();
+    fn append(&mut self, payloads: impl Iterator<Item = (u32, serde_json::Result<Vec<u8>>)>) -> Result<()> {
+        let frames: serde_json::Result<Vec<Vec<u8>>> = payloads.map(|(kind, p)| Ok(frame(kind, &p?))).collect();
         let result = frames.map_err(io::Error::from).and_then(|frames| self.file.append(&frames.concat()));
         result.map_err(|source| Kind::Output { path: self.path.clone(), source }.into())
     }
@@ -68,25 +107,34 @@ fn frame(kind: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Reads a journal: the schema of the trace, and how many bytes at the end are no whole frame.
+/// Reads a journal. `None`: its process ended before it recorded anything (JR-3).
 ///
 /// # Errors
 ///
-/// [`Error::is_io`] where the first frame is no trace, or a class contradicts another.
-pub fn read(bytes: &[u8], path: &Path) -> Result<(ctf::Schema, usize)> {
+/// [`Error::is_io`] where it is none, or says what contradicts itself.
+pub fn read(bytes: &[u8], path: &Path) -> Result<Option<Contents>> {
     let malformed = |what: &str| Error::io("cannot use the metadata journal", path, io::Error::other(what.to_owned()));
     let mut frames = Frames { rest: bytes };
-    let Some((TRACE, payload)) = frames.next() else { return Err(malformed("its first frame describes no trace")) };
-    let trace = serde_json::from_slice(payload).map_err(|e| malformed(&e.to_string()))?;
+    let head = (frames.next(), frames.next());
+    let ((TRACE, trace), (ORIGIN, origin)) = (match head {
+        (Some(trace), Some(origin)) => (trace, origin),
+        _ if MAGIC.starts_with(&frames.rest[..frames.rest.len().min(MAGIC.len())]) => return Ok(None),
+        _ => return Err(malformed("it is none")),
+    }) else {
+        return Err(malformed("its first frames describe no trace"));
+    };
+    let parsed = |e: serde_json::Error| malformed(&e.to_string());
+    let origin = serde_json::from_slice(origin).map_err(parsed)?;
+    let trace = serde_json::from_slice(trace).map_err(parsed)?;
     let mut schema = ctf::Schema::new(trace).map_err(|e| malformed(&e.to_string()))?;
     for (kind, payload) in frames.by_ref() {
         // Kinds of later versions are for their readers.
         if kind == EVENT {
-            let class = serde_json::from_slice(payload).map_err(|e| malformed(&e.to_string()))?;
+            let class = serde_json::from_slice(payload).map_err(parsed)?;
             schema.add(class).map_err(|e| malformed(&e.to_string()))?;
         }
     }
-    Ok((schema, frames.rest.len()))
+    Ok(Some(Contents { schema, origin, rest: frames.rest.len() }))
 }
 
 struct Frames<'a> {

@@ -31,6 +31,19 @@ pub(crate) fn thread_name() -> ctf::EventClass {
     }
 }
 
+/// Encodes names of threads as events of one time; `None`: there are none.
+pub(crate) fn thread_names(names: &[(u32, String)], ns: u64) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    for (tid, name) in names {
+        content.extend_from_slice(&THREAD_NAME_ID.to_le_bytes());
+        content.extend_from_slice(&ns.to_le_bytes());
+        content.extend_from_slice(&tid.to_ne_bytes());
+        content.extend_from_slice(&(name.len() as u16).to_ne_bytes());
+        content.extend_from_slice(name.as_bytes());
+    }
+    (!content.is_empty()).then_some(content)
+}
+
 /// What holds for a whole trace: environment, clock, stream classes.
 pub(crate) fn trace(process: &Process, session: &str, uuid: [u8; 16], header: ctf::EventHeader, context: Context) -> ctf::Trace {
     let text = |name: &str, value: &str| (name.to_owned(), ctf::EnvValue::String(value.to_owned()));

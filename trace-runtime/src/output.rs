@@ -1,7 +1,10 @@
 //! Where packets go: a trace directory in CTF 1.8, or readable lines on stderr.
 
+mod resume;
+
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
+use crate::transfer::Told;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -37,6 +40,15 @@ pub(crate) struct Packet<'a> {
 pub(crate) trait Sink: Send {
     /// Takes the descriptions of classes, before any packet that holds an event of theirs. All of them, or none.
     fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()>;
+    /// What the streams that are there already told, where this output continues earlier ones.
+    fn told(&self) -> Vec<(StreamId, Told)> {
+        Vec::new()
+    }
+    /// Bytes at the beginning of the packet's content that the output has already, where it continues an earlier one. Asked
+    /// once for each packet, before [`deliver`](Self::deliver).
+    fn had(&mut self, _packet: &Packet<'_>) -> usize {
+        0
+    }
     /// Takes a packet.
     fn deliver(&mut self, packet: &Packet<'_>) -> Result<()>;
     /// Ends a round of deliveries.
@@ -80,14 +92,14 @@ pub(crate) struct Directory {
     directory: OwnFile,
     index: OwnFile,
     uuid: [u8; 16],
-    /// When the recording began: the time of each stream's opening packet.
-    origin_ns: u64,
+    /// When the recording began: the time of each stream's opening packet. `None`: a stream begins with its first packet.
+    origin_ns: Option<u64>,
     metadata: Appended,
     streams: HashMap<StreamId, StreamFile>,
 }
 
 impl Directory {
-    pub(crate) fn create(path: &Path, trace: &ctf::Trace, origin_ns: u64) -> Result<Directory> {
+    pub(crate) fn create(path: &Path, trace: &ctf::Trace, origin_ns: Option<u64>) -> Result<Directory> {
         let cannot = |e: io::Error| Error::io("cannot create the trace directory", path, e);
         let path = std::path::absolute(path).map_err(cannot)?;
         let mut made = Made(Vec::new());
@@ -157,6 +169,17 @@ fn create_file(directory: &File, name: &str) -> io::Result<OwnFile> {
 }
 
 impl Sink for Directory {
+    fn told(&self) -> Vec<(StreamId, Told)> {
+        let last = |stream: &StreamFile| stream.earlier.last().map(|e| e.packet);
+        let told = |p: PacketHeader| Told { end_ns: p.timestamp_end, discarded: p.events_discarded, ..Told::default() };
+        self.streams.iter().filter_map(|(id, stream)| Some((*id, told(last(stream)?)))).collect()
+    }
+
+    fn had(&mut self, packet: &Packet<'_>) -> usize {
+        let Some(stream) = self.streams.get_mut(&packet.stream).filter(|s| !s.earlier.is_empty()) else { return 0 };
+        stream.had(packet.begin_ns, packet.content)
+    }
+
     fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
         let sections: String = classes.iter().map(metadata::event).collect();
         self.metadata
@@ -194,6 +217,15 @@ struct Place<'a> {
     index: &'a mut OwnFile,
 }
 
+/// What the names of the files of a stream class begin with.
+fn kind(class: u32) -> &'static str {
+    match class {
+        crate::metadata::RINGS => "events",
+        crate::metadata::FALLBACK => "fallback",
+        _ => "consumer",
+    }
+}
+
 struct StreamFile {
     path: PathBuf,
     file: OwnFile,
@@ -203,16 +235,13 @@ struct StreamFile {
     /// Bytes for which the file system has set blocks aside.
     allocated: u64,
     packets: u64,
+    /// Packets of a process that has ended, until this one goes on behind them.
+    earlier: resume::Packets,
 }
 
 impl StreamFile {
-    fn create(place: Place<'_>, first: &Packet<'_>, uuid: [u8; 16], origin_ns: u64) -> Result<StreamFile> {
-        let kind = match first.stream.class {
-            crate::metadata::RINGS => "events",
-            crate::metadata::FALLBACK => "fallback",
-            _ => "consumer",
-        };
-        let name = format!("{kind}_{}", first.stream.instance);
+    fn create(place: Place<'_>, first: &Packet<'_>, uuid: [u8; 16], origin_ns: Option<u64>) -> Result<StreamFile> {
+        let name = format!("{}_{}", kind(first.stream.class), first.stream.instance);
         let index_name = format!("{name}.idx");
         let (path, index_path) = (place.path.join(&name), place.path.join("index").join(&index_name));
         let failed = |path: &Path| {
@@ -228,11 +257,12 @@ impl StreamFile {
         };
         let index = create_file(indexes, &index_name).inspect_err(|_| undo(directory, &name));
         let index = Appended::new(index.map_err(failed(&index_path))?);
-        let mut stream = StreamFile { file, index, path, len: 0, allocated: 0, packets: 0 };
+        let mut stream = StreamFile { file, index, path, len: 0, allocated: 0, packets: 0, earlier: Vec::new() };
         let header = stream.index.append(&index::header()).map_err(failed(&index_path));
         // Readers report the events discarded in a packet as the difference to the packet before it, so a stream begins with
         // an empty one that has lost nothing.
-        let opening = Packet { begin_ns: origin_ns, end_ns: origin_ns, discarded: 0, content: &[], ..*first };
+        let begin_ns = origin_ns.unwrap_or(first.begin_ns);
+        let opening = Packet { begin_ns, end_ns: begin_ns, discarded: 0, content: &[], ..*first };
         let opened = header.and_then(|()| stream.append_sized(&opening, uuid, packet::OPENING_LEN));
         opened.inspect_err(|_| {
             undo(indexes, &index_name);

@@ -4,9 +4,10 @@ use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, CEILING, Clock, Output};
 use crate::channel::{Channel, Plan};
 use crate::condition::Made;
+use crate::context::Context;
 use crate::delivery::{Delivery, Round};
 use crate::error::{Error, Kind, Result};
-use crate::journal::Journal;
+use crate::journal::{Journal, Origin};
 use crate::metadata;
 use crate::output::{Directory, Elsewhere, Sink};
 use crate::plan::{self, Wanted};
@@ -167,22 +168,26 @@ impl Recording {
         };
         let trace = metadata::trace(process, &builder.name, uuid, header, builder.context);
         write_identity(&core, process, &uuid);
-        let journal = storage.journal.try_clone().map_err(|e| Error::io("cannot use", storage.journal_path(), e))?;
-        let journal = Journal::new(journal, &storage.journal_path(), &trace)?;
         let origin_ns = if plan.clock == ClockKind::None { 0 } else { process.clock.now_ns() };
-        let (sink, path): (Box<dyn Sink>, _) = match &builder.output {
-            Output::Elsewhere => (Box::new(Elsewhere), None),
-            Output::Print => (Box::new(Printer::new(&trace)?), None),
-            Output::Directory(path) => (Box::new(Directory::create(path, &trace, origin_ns)?), Some(path.clone())),
-            Output::Default => {
-                let path = default_path(&builder.name);
-                (Box::new(Directory::create(&path, &trace, origin_ns)?), Some(path))
-            }
+        let path = match &builder.output {
+            Output::Print | Output::Elsewhere => None,
+            Output::Directory(path) => Some(path.clone()),
+            Output::Default => Some(default_path(&builder.name)),
+        };
+        let journal = storage.journal.try_clone().map_err(|e| Error::io("cannot use", storage.journal_path(), e))?;
+        let origin = Origin::new(origin_ns, path.as_deref());
+        let journal = Journal::new(journal, &storage.journal_path(), &trace, &origin)?;
+        let is_elsewhere = matches!(builder.output, Output::Elsewhere);
+        let sink: Box<dyn Sink> = match &path {
+            None if is_elsewhere => Box::new(Elsewhere),
+            None => Box::new(Printer::new(&trace)?),
+            Some(path) => Box::new(Directory::create(path, &trace, Some(origin_ns))?),
         };
         let reader =
             core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
-        let mut delivery = Delivery::new(reader, builder.context.into(), sink, Some(journal));
-        if matches!(builder.output, Output::Elsewhere) {
+        let has_names = builder.context.contains(Context::THREAD_NAME);
+        let mut delivery = Delivery::new(reader, trace, has_names, sink, Some(journal));
+        if is_elsewhere {
             delivery.leave_to_others();
         }
         delivery.describe(&[metadata::thread_name()])?;
@@ -470,7 +475,9 @@ impl Recording {
 /// Writes into the superblock which trace and which process the rings belong to; the rest is in the journal of that UUID.
 fn write_identity(core: &Core, process: &Process, uuid: &[u8; 16]) {
     let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
-    let words = [half(0), half(8), u64::from(process.pid), process.start_time];
+    // Process IDs mean something within their namespace only, pid_namespaces(7).
+    let namespace = sys::pid_namespace();
+    let words = [half(0), half(8), u64::from(process.pid), process.start_time, namespace];
     for (place, word) in core.caller_area().iter().zip(words) {
         // Relaxed: a reader comes after the process, or by way of its directory, which is complete when the session is.
         place.store(word, Ordering::Relaxed);

@@ -7,10 +7,12 @@ use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::HeaderKind;
+use crate::snapshot::{Receipt, Wanted};
 use crate::statistics::{RuleState, Statistics};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use trace_registry::{Event, Level, Name, tracepoint};
 
 /// A recording. Dropping it stops it and delivers what its rings hold.
@@ -87,6 +89,28 @@ impl Session {
     /// [`Error::is_busy`](crate::Error::is_busy) while another thread stops it.
     pub fn start(&self) -> Result<()> {
         self.recording.start()
+    }
+
+    /// Writes what the rings of a session in [overwrite mode](crate::Builder::overwrite) hold now as a trace of its own, while
+    /// writers go on. Nothing is stopped, switched or consumed; the same events are in the next snapshot too.
+    ///
+    /// It lies beside the session's trace, in `SESSION.snapshots/TIME-REASON.ringtrace`, and is complete as soon as it has that
+    /// name. The newest ten are kept, or as many as [`Builder::keep`](crate::Builder::keep) says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_io`](crate::Error::is_io) if it cannot be written; an error if the session is in discard mode, or stopped.
+    pub fn snapshot(&self, reason: &str) -> Result<Receipt> {
+        self.recording.snapshot(Wanted { reason, last: None, keep: self.recording.builder.keep })
+    }
+
+    /// The same, of the sub-buffers that hold what happened in the time `last` before now.
+    ///
+    /// # Errors
+    ///
+    /// As for [`snapshot`](Self::snapshot).
+    pub fn snapshot_last(&self, last: Duration, reason: &str) -> Result<Receipt> {
+        self.recording.snapshot(Wanted { reason, last: Some(last), keep: self.recording.builder.keep })
     }
 
     /// Returns the form of the record headers: compact where at most 31 classes matched when the session was made.

@@ -7,7 +7,7 @@
 //!
 //! - ST-1: A descriptor is written to and closed only as long as it is of the file that was opened. A program may close all
 //!   descriptors that it does not know, and then be given their numbers for files of its own.
-//! - ST-2: Only the process that made a session's directory removes it.
+//! - ST-2: Only the process that made a session's directory removes it, or who [recovers](crate::recovery) it when that is gone.
 
 use crate::error::{Error, Result};
 use rustix::fs::{Mode, OFlags};
@@ -101,12 +101,17 @@ impl SessionDirectory {
         if self.creator != std::process::id() {
             return; // forked
         }
-        // File by file, which needs no descriptor. What cannot be removed is found by `ringtrace ps --dead`.
-        let _ = FILES.map(|name| std::fs::remove_file(self.path.join(name)));
-        let _ = std::fs::remove_dir(&self.path);
+        remove_session(&self.path);
         // Fails while another session of the process has its directory there.
         let _ = self.path.parent().map(std::fs::remove_dir);
     }
+}
+
+/// Removes a session's directory, file by file, which needs no descriptor. What cannot be removed is found by
+/// `ringtrace ps --dead`.
+pub(crate) fn remove_session(path: &Path) {
+    let _ = FILES.map(|name| std::fs::remove_file(path.join(name)));
+    let _ = std::fs::remove_dir(path);
 }
 
 /// A file that this process opened, under a descriptor that it gives up when it is no longer of that file (ST-1).

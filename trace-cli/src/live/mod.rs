@@ -8,8 +8,10 @@ mod list;
 mod process;
 mod ps;
 mod record;
+mod recover;
 mod run;
 mod session;
+mod snapshot;
 mod status;
 mod target;
 pub(crate) mod text;
@@ -21,6 +23,8 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
     Ps(ps::Arguments),
+    Recover(recover::Recover),
+    Clean(recover::Clean),
     List(list::Arguments),
     Run(run::Arguments),
     Record(record::Arguments),
@@ -31,12 +35,15 @@ pub(crate) enum Verb {
     Doctor(diagnose::Doctor),
     Session(session::Arguments),
     Config(config::Arguments),
+    Snapshot(snapshot::Arguments),
 }
 
 impl Verb {
     pub(crate) fn run(&self, common: &Common) -> Result<Outcome, Failure> {
         match self {
             Self::Ps(arguments) => ps::run(arguments, common),
+            Self::Recover(arguments) => recover::recover(arguments, common),
+            Self::Clean(arguments) => recover::clean(arguments, common),
             Self::List(arguments) => list::run(arguments, common),
             Self::Run(arguments) => run::run(arguments),
             Self::Record(arguments) => record::run(arguments, common),
@@ -46,6 +53,7 @@ impl Verb {
             Self::Why(arguments) => diagnose::why(arguments, common),
             Self::Doctor(arguments) => diagnose::doctor(arguments, common),
             Self::Config(arguments) => config::run(arguments, common),
+            Self::Snapshot(arguments) => snapshot::run(arguments, common),
             Self::Session(arguments) => session::run(arguments, common),
         }
     }

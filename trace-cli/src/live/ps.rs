@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 
 use serde_json::json;
 use trace_control::place::Image;
+use trace_runtime::recovery::Remains;
 
 use super::target::Target;
 use super::text::{Bytes, table};
@@ -68,8 +69,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 }
 
 /// Whether its agent does not listen any more, or it had none and does not exist.
-fn is_gone(image: &Image) -> bool {
-    image.is_dead() || has_no_agent(image) && !is_running(image.name.pid, image.name.start_time)
+pub(super) fn is_gone(image: &Image) -> bool {
+    image.is_dead() || has_no_agent(image) && !image.name.is_running()
 }
 
 fn has_no_agent(image: &Image) -> bool {
@@ -85,32 +86,30 @@ fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
             continue;
         }
         for session in image.sessions() {
-            let bytes = std::fs::metadata(image.path.join(&session).join("rings")).map_or(0, |m| m.len());
+            let directory = image.path.join(&session);
+            let rings = std::fs::metadata(directory.join("rings")).map_or(0, |m| m.len());
+            let remains = Remains::open(&directory);
+            let (left, trace) = remains.as_ref().map_or((None, None), |r| (Some(r.bytes()), r.output()));
+            let problem = remains.err().map(|error| format!("{error:?}"));
             if common.json {
                 let line = json!({
-                    "pid": image.name.pid, "start_time": image.name.start_time, "session": session, "bytes": bytes,
-                    "directory": image.path.join(&session),
+                    "pid": image.name.pid, "start_time": image.name.start_time, "session": session, "bytes": rings,
+                    "recoverable": left, "trace": trace, "problem": problem, "directory": directory,
                 });
                 writeln!(out, "{line}")?;
             } else {
-                let directory = image.path.join(&session).display().to_string();
-                rows.push(vec![image.name.pid.to_string(), session, Bytes(bytes).to_string(), directory]);
+                let left = left.map_or_else(|| "?".to_owned(), |left| Bytes(left).to_string());
+                let trace = problem.or(trace.map(|t| t.display().to_string())).unwrap_or_else(|| "-".to_owned());
+                let place = directory.display().to_string();
+                rows.push(vec![image.name.pid.to_string(), session, Bytes(rings).to_string(), left, place, trace]);
             }
         }
     }
     if !rows.is_empty() {
-        write!(out, "{}", table(&[">PID", "SESSION", ">RINGS", "DIRECTORY"], rows))?;
+        write!(out, "{}", table(&[">PID", "SESSION", ">RINGS", ">RECOVERABLE", "DIRECTORY", "TRACE"], rows))?;
     } else if !common.json {
         complain(format_args!("nothing was left by processes that have ended"));
     }
     out.flush()?;
     Ok(Outcome::Complete)
-}
-
-/// Whether the process of that number and start time exists, as far as this PID namespace shows.
-fn is_running(pid: u32, start_time: u64) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // proc_pid_stat(5): the name in parentheses may hold anything; the start time is the 20th word behind it.
-    let started = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
-    started == Some(start_time)
 }

@@ -6,6 +6,7 @@ use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::{HeaderKind, Mode};
+use crate::snapshot::{Covered, Receipt};
 use std::time::Duration;
 use trace_control::protocol as words;
 use trace_registry::format::Type;
@@ -153,4 +154,14 @@ fn absolute(path: &std::path::Path) -> std::path::PathBuf {
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What a snapshot holds.
+pub(super) fn receipt(recording: &Recording, receipt: Receipt) -> words::Receipt {
+    let Receipt { path, reason, events, bytes, rings, overwritten, lost } = receipt;
+    let covered = |c: &Covered| words::Covered { cpu: c.cpu, begin_ns: c.begin_ns, end_ns: c.end_ns, events: c.events };
+    // The program may have another working directory than who reads this.
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let rings = rings.iter().map(covered).collect();
+    words::Receipt { session: recording.name.clone(), path, reason, events, bytes, rings, overwritten, lost }
 }

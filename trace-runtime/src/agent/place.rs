@@ -38,9 +38,7 @@ impl Place {
         for base in place::bases() {
             match Self::take_in(&base) {
                 Ok(place) => {
-                    for image in place::images(&base).into_iter().flatten() {
-                        image.remove_if_empty();
-                    }
+                    place::tidy(&base);
                     return Ok(place);
                 }
                 Err(error) => {

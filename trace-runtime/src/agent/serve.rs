@@ -10,6 +10,8 @@ use crate::context::Context;
 use crate::error::{Chain, Error, Result};
 use crate::recording::Recording;
 use crate::session::Session;
+use crate::snapshot::{Receipt, Wanted};
+use crate::sys;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use trace_control::protocol::{
-    Changed, Diagnosis, Envelope, LONGEST_WATCH, Refusal, RefusalKind, Request, Rules, SessionPlan, SessionState,
+    Changed, Diagnosis, Envelope, LONGEST_WATCH, Refusal, RefusalKind, Request, Rules, SessionPlan, SessionState, Snapshot,
 };
 
 type Answered = std::result::Result<Value, Refusal>;
@@ -34,6 +36,8 @@ pub(super) enum Waiting {
     Consumer(Receiver<Result<()>>, Arc<Recording>),
     /// Events are counted.
     Watch(Watched, Instant),
+    /// A snapshot is written.
+    Snapshot(Receiver<Result<Receipt>>, Arc<Recording>),
     /// Events are counted; what was found before comes in front.
     Why(Watched, Instant, Diagnosis),
 }
@@ -49,6 +53,12 @@ impl Waiting {
                 Err(TryRecvError::Disconnected) => {
                     Ok(Err(Refusal::new(RefusalKind::Off, "the consumer's thread of this process has ended")))
                 }
+            },
+            Waiting::Snapshot(receiver, recording) => match receiver.try_recv() {
+                Ok(Ok(receipt)) => Ok(value(&describe::receipt(&recording, receipt))),
+                Ok(Err(error)) => Ok(Err(refusal(&error))),
+                Err(TryRecvError::Empty) => Err(Waiting::Snapshot(receiver, recording)),
+                Err(TryRecvError::Disconnected) => Ok(Err(Refusal::new(RefusalKind::Other, "the snapshot was not finished"))),
             },
             Waiting::Watch(watched, until) if Instant::now() >= until => Ok(value(&watched.hits())),
             Waiting::Why(watched, until, mut found) if Instant::now() >= until => {
@@ -115,6 +125,11 @@ impl Sessions {
                 Err(error) => Err(refusal(&error)),
             },
             Request::Why(why) => return self.why(&why.event, Duration::from_millis(why.ms.min(LONGEST_WATCH))),
+            Request::Snapshot(wanted) => {
+                return find(&wanted.session)
+                    .and_then(|session| snapshot(session, wanted))
+                    .map_or_else(|refusal| Reply::Now(Err(refusal)), Reply::Later);
+            }
             Request::Doctor => value(&diagnose::doctor()),
         };
         Reply::Now(answer)
@@ -184,6 +199,22 @@ fn later(
         Ok(Waiting::Consumer(receiver, session))
     });
     asked.map_or_else(|refusal| Reply::Now(Err(refusal)), Reply::Later)
+}
+
+/// Begins a snapshot on a thread of its own: the agent has others to serve.
+fn snapshot(session: Arc<Recording>, wanted: Snapshot) -> std::result::Result<Waiting, Refusal> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let recording = session.clone();
+    let body = move || {
+        sys::mark_thread_untraced();
+        let last = wanted.last_ms.map(Duration::from_millis);
+        let keep = wanted.keep.unwrap_or(recording.builder.keep);
+        // Whoever asked may have gone.
+        let _ = sender.send(recording.snapshot(Wanted { reason: &wanted.reason, last, keep }));
+    };
+    sys::spawn_with_signals_blocked("ringtrace-snap", body)
+        .map_err(|error| Refusal::new(RefusalKind::Other, format!("cannot start a thread: {error}")))?;
+    Ok(Waiting::Snapshot(receiver, session))
 }
 
 fn change(rules: &Rules, exclude: bool) -> Answered {

@@ -519,7 +519,7 @@ impl<'m> Memory<'m> {
         self.fallback().map(|(control, _)| Losses::from_counters(control.sample(), 0)).unwrap_or_default()
     }
 
-    fn records(&self) -> u64 {
+    pub(super) fn records(&self) -> u64 {
         let fallback = self.fallback().map_or(0, |(control, _)| control.last.load(Ordering::Relaxed));
         let buffers = (0..self.layout.geometry.buffers).filter_map(|buffer| Some(self.opened(buffer)?.1));
         buffers.fold(fallback, u64::wrapping_add)

@@ -300,6 +300,11 @@ impl Reader {
         Some(Positions { produced: consumed.wrapping_add(ahead), consumed })
     }
 
+    /// Returns the number of records appended to buffers and fallback region so far.
+    pub fn records(&self) -> u64 {
+        self.memory().records()
+    }
+
     /// Returns the bytes of the ring of `buffer` that are committed and not delivered, roughly: for a consumer's pace.
     pub fn pending(&self, buffer: u32) -> u64 {
         let memory = self.memory();

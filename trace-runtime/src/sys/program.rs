@@ -92,6 +92,11 @@ fn seconds_from_1970() -> i64 {
 }
 
 /// The local time as `YYYYMMDD-HHMMSS`.
+pub(crate) fn local_time_stamp_ms() -> String {
+    let millis = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.subsec_millis());
+    format!("{}.{millis:03}", local_time_stamp())
+}
+
 pub(crate) fn local_time_stamp() -> String {
     let seconds = seconds_from_1970();
     match local(seconds) {

@@ -1,0 +1,135 @@
+//! What a process that was killed leaves becomes a trace with every committed event, which other readers read.
+
+mod common;
+
+use ringtrace::recovery::Remains;
+use ringtrace::{Context, Session, tracepoint};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+#[tracepoint(record)]
+fn counted(number: u64, text: &str);
+
+/// Kills a child whatever happens.
+struct Kill(Child);
+
+impl Drop for Kill {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts this test's child, and kills it when it has recorded so many events. Returns how many it told of.
+fn kill_after(name: &str, mode: &str, place: &Path, least: u64) -> (u64, u32) {
+    let mut command = common::child(name);
+    command.env("XDG_RUNTIME_DIR", place).env("MODE", mode).current_dir(place).stdout(Stdio::piped());
+    let mut process = Kill(command.spawn().expect("the child starts"));
+    let mut told = 0;
+    // Open until it is dead: it must not end by itself.
+    let mut output = BufReader::new(process.0.stdout.take().expect("its output"));
+    for line in output.by_ref().lines() {
+        if let Some(count) = line.expect("text").strip_prefix("recorded ") {
+            told = count.parse().expect("a number");
+        }
+        if told >= least {
+            break;
+        }
+    }
+    let pid = process.0.id();
+    let directory = session(place, pid);
+    let refused = Remains::open(&directory).expect_err("it runs");
+    assert!(refused.is_busy(), "{refused}");
+    process.0.kill().expect("SIGKILL");
+    process.0.wait().expect("it is dead");
+    (told, pid)
+}
+
+/// The directory of the session's rings.
+fn session(place: &Path, pid: u32) -> PathBuf {
+    let images = std::fs::read_dir(place.join("ringtrace")).expect("the user's directory");
+    let of_child = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&format!("{pid}-")));
+    images.flatten().map(|e| e.path()).find(of_child).expect("the process's directory").join("killed")
+}
+
+fn child() -> ! {
+    let mode = std::env::var("MODE").expect("how");
+    let builder = Session::builder("killed").enable("recovery:*").memory(16 << 20).context(Context::THREAD_NAME);
+    let builder = match mode.as_str() {
+        "overwrite" => builder.overwrite().output("trace"),
+        "print" => builder.overwrite().print(),
+        _ => builder.output("trace"),
+    };
+    let _session = builder.start().expect("a session");
+    let mut number = 0;
+    loop {
+        for _ in 0..100 {
+            counted(number, "some text");
+            number += 1;
+        }
+        println!("recorded {number}");
+        // Slow enough that nothing is lost or overwritten before the kill.
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+}
+
+/// All numbers, once each, from 0, and no fewer than were told of.
+fn assert_complete(trace: &Path, told: u64) {
+    let contents = common::read_by_both(trace);
+    let mut numbers = contents.numbers("recovery:counted", "number");
+    numbers.sort_unstable();
+    assert!(numbers.len() as u64 >= told, "{} events of at least {told}", numbers.len());
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "events are missing, or there twice");
+    assert_eq!(contents.discarded, 0);
+}
+
+const CONTINUED: &str = "the_trace_of_a_killed_process_is_continued_from_its_rings";
+
+#[test]
+fn the_trace_of_a_killed_process_is_continued_from_its_rings() {
+    if common::is_child(CONTINUED) {
+        child();
+    }
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    for mode in ["discard", "overwrite"] {
+        let (told, pid) = kill_after(CONTINUED, mode, place.path(), 20_000);
+        let directory = session(place.path(), pid);
+        let remains = Remains::open(&directory).expect("it is gone");
+        assert!(Remains::open(&directory).expect_err("one at a time").is_busy());
+        assert_eq!(remains.output().as_deref(), Some(&*place.path().join("trace")));
+        let copy = place.path().join("copy");
+        // A part of a packet at the end, as a kill inside pwrite(2) leaves it, and half a section of metadata.
+        let stream = std::fs::read_dir(place.path().join("trace")).expect("a trace").flatten().map(|e| e.path());
+        for file in stream.filter(|p| p.is_file()) {
+            let bytes = std::fs::read(&file).expect("a file");
+            let is_metadata = file.ends_with("metadata");
+            let torn = if is_metadata { bytes[..bytes.len() - 10].to_vec() } else { [&bytes[..], &[0xC1; 100]].concat() };
+            std::fs::write(&file, torn).expect("it is written");
+        }
+        let recovered = remains.recover((mode == "overwrite").then_some(&*copy)).expect("a trace");
+        assert!(!directory.exists(), "the rings are removed");
+        assert!(recovered.cut >= 100 && recovered.lost.total() == 0, "{recovered:?}");
+        assert!(mode == "discard" || recovered.events >= told, "{recovered:?}");
+        assert_complete(&recovered.path, told);
+        for made in ["trace", "copy"] {
+            let _ = std::fs::remove_dir_all(place.path().join(made));
+        }
+    }
+}
+
+const PRINTED: &str = "a_killed_process_that_printed_leaves_a_trace_all_the_same";
+
+#[test]
+fn a_killed_process_that_printed_leaves_a_trace_all_the_same() {
+    if common::is_child(PRINTED) {
+        child();
+    }
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let (told, pid) = kill_after(PRINTED, "print", place.path(), 5_000);
+    let remains = Remains::open(&session(place.path(), pid)).expect("it is gone");
+    assert_eq!(remains.output(), None);
+    let trace = place.path().join("trace");
+    assert_eq!(remains.recover(Some(&trace)).expect("a trace").path, trace);
+    assert_complete(&trace, told);
+}

@@ -1,0 +1,137 @@
+//! Snapshots of a flight recorder while it records: whole, in order, with everything that is needed to read them.
+
+mod common;
+
+use common::{SetOnDrop, alone, read_by_both};
+use ringtrace::{Context, Receipt, Session, tracepoint};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[tracepoint(record)]
+fn counted(thread: u64, number: u64);
+
+fn flight_recorder(directory: &Path, memory: u64) -> Session {
+    let builder = Session::builder("flight").enable("snapshot:*").overwrite().memory(memory).context(Context::THREAD_NAME);
+    builder.keep(3).output(directory.join("trace")).start().expect("a session")
+}
+
+/// Files of a trace, by name.
+fn files(trace: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = std::fs::read_dir(trace).expect("a trace").flatten().map(|entry| entry.path());
+    entries.filter(|p| p.is_file()).map(|p| (p.file_name().expect("a name").into(), std::fs::read(&p).expect("a file"))).collect()
+}
+
+#[test]
+fn snapshots_of_a_ring_that_rests_are_equal_and_the_newest_are_kept() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().expect("a directory");
+    let session = flight_recorder(directory.path(), 4 << 20);
+    // Several laps.
+    let thread = std::thread::Builder::new().name("a-mayfly".to_owned());
+    let ended = thread.spawn(|| (0..1_000_000).for_each(|number| counted(0, number))).expect("a thread");
+    ended.join().expect("it ends");
+    let receipts: Vec<Receipt> = (0..10).map(|_| session.snapshot("At rest?").expect("a snapshot")).collect();
+    let kept: Vec<PathBuf> = receipts[7..].iter().map(|receipt| receipt.path.clone()).collect();
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir(directory.path().join("flight.snapshots")).expect("it is there").flatten().map(|e| e.path()).collect();
+    found.sort();
+    assert_eq!(found, kept, "the newest three, and nothing unfinished");
+    assert!(kept[0].to_string_lossy().ends_with("-at-rest.ringtrace"), "{kept:?}");
+    for pair in receipts.windows(2) {
+        assert_eq!((pair[0].events, &pair[0].rings), (pair[1].events, &pair[1].rings));
+    }
+    assert_eq!(files(&kept[0]), files(&kept[2]));
+    let receipt = &receipts[9];
+    let contents = read_by_both(&receipt.path);
+    let numbers = contents.numbers("snapshot:counted", "number");
+    assert_eq!((numbers.len() as u64, receipt.overwritten, receipt.lost, contents.discarded), (receipt.events, 0, 0, 0));
+    assert_eq!(numbers.last(), Some(&999_999));
+    assert!(numbers.len() > 10_000 && contents.counts.contains_key("ringtrace:thread_name"), "{:?}", contents.counts);
+    // A part of it.
+    let last = session.snapshot_last(std::time::Duration::from_nanos(1), "").expect("a snapshot");
+    assert_eq!((last.events, &*last.rings), (0, &[][..]));
+    // What is recorded later is another trace.
+    counted(1, 1);
+    let later = session.snapshot("at rest?").expect("a snapshot");
+    assert!(later.rings.iter().map(|ring| ring.end_ns).max() > receipt.rings.iter().map(|ring| ring.end_ns).max());
+    session.stop().expect("it stops");
+    let refused = session.snapshot("too late").expect_err("all is delivered").to_string();
+    assert!(refused.contains("is in its trace"), "{refused}");
+}
+
+#[test]
+fn snapshots_under_load_have_no_holes_but_those_they_state() {
+    let _alone = alone();
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let session = flight_recorder(directory.path(), 1 << 20);
+    let (end, begun) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let _end = SetOnDrop(&end);
+        for thread in 0..2 {
+            let (end, begun) = (&end, &begun);
+            let writer = move || {
+                stay_on_a_cpu(thread);
+                let mut number = 0;
+                while !end.load(Ordering::Relaxed) {
+                    counted(thread, number);
+                    number += 1;
+                    if number == 1000 {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            };
+            std::thread::Builder::new().name(format!("writer-{thread}")).spawn_scoped(scope, writer).expect("a thread");
+        }
+        while begun.load(Ordering::Relaxed) < 2 {
+            std::thread::yield_now();
+        }
+        let mut holes = 0;
+        for round in 0..20 {
+            let receipt = session.snapshot("under load").expect("a snapshot");
+            // The other reader takes its time.
+            let contents = if round % 10 == 0 { read_by_both(&receipt.path) } else { common::read(&receipt.path) };
+            let threads = contents.numbers("snapshot:counted", "thread");
+            let numbers = contents.numbers("snapshot:counted", "number");
+            assert_eq!((numbers.len() as u64, contents.discarded), (receipt.events, receipt.lost));
+            let mut last = BTreeMap::new();
+            let mut missing = 0;
+            for (thread, number) in threads.into_iter().zip(numbers) {
+                if let Some(last) = last.insert(thread, number) {
+                    assert!(number > last, "out of order");
+                    missing += number - last - 1;
+                }
+            }
+            assert_eq!(missing, receipt.lost, "{receipt:?}");
+            assert!(missing <= receipt.overwritten, "{receipt:?}");
+            holes += missing;
+            let names = contents.values("ringtrace:thread_name", "name");
+            assert!((0..2).all(|thread| names.contains(&format!("writer-{thread}"))), "{names:?}");
+        }
+        println!("{holes} events were overwritten while they were copied, all stated");
+    });
+}
+
+/// So that a thread's numbers lie in one ring, in which a hole can be seen.
+#[expect(unsafe_code, reason = "calls the C library")]
+fn stay_on_a_cpu(thread: u64) {
+    // SAFETY: both calls touch only `set`, which is of the size that they are told.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
+        let cpus: Vec<usize> = (0..1024).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).collect();
+        libc::CPU_ZERO(&mut set);
+        libc::CPU_SET(cpus[thread as usize % cpus.len()], &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &raw const set), 0);
+    }
+}
+
+#[test]
+fn a_session_that_is_no_flight_recorder_says_so() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().expect("a directory");
+    let session = Session::builder("plain").enable("snapshot:*").output(directory.path().join("trace")).start().expect("it");
+    let refused = session.snapshot("why not").expect_err("discard mode").to_string();
+    assert!(refused.contains("`plain` is no flight recorder"), "{refused}");
+    assert!(!directory.path().join("plain.snapshots").exists());
+}

@@ -1,0 +1,178 @@
+//! `ringtrace recover` and `ringtrace clean`: what processes left that have ended.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use trace_control::place::Image;
+use trace_control::units;
+use trace_runtime::recovery::{Recovered, Remains};
+
+use super::target::Target;
+use super::text::Bytes;
+use crate::Outcome;
+use crate::common::Common;
+use crate::failure::{Failure, complain};
+
+/// Builds the traces of processes that ended without delivering: killed, crashed, or out of disk space.
+///
+/// What they had recorded lies in memory, in the files of their rings. Their traces are continued from there, where they lie,
+/// and the files are removed. Nothing is touched of a process that runs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "A session's directory, or a process's, is one that `ringtrace ps --dead` shows.")]
+pub(crate) struct Recover {
+    #[command(flatten)]
+    what: What,
+
+    /// Build the trace in this new directory, beside a copy of what the process wrote, and leave that as it is. With several
+    /// sessions, each has a directory in it.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// Removes what processes left that have ended, without recovering it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Clean {
+    #[command(flatten)]
+    what: What,
+
+    /// Only what was last written to at least so long ago: 30m, 12h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    older_than: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+struct What {
+    /// Which: a directory of a session or of a process, or a process's number.
+    #[arg(value_name = "DIR|PID", required_unless_present = "all", conflicts_with = "all")]
+    which: Vec<String>,
+
+    /// Everything that processes of this user left.
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+impl What {
+    /// Returns the directories of the sessions that are meant. With `--all`, those of processes that run are left out.
+    fn sessions(&self) -> Result<Vec<PathBuf>, Failure> {
+        let of_image = |image: &Image| image.sessions().into_iter().map(|s| image.path.join(s)).collect::<Vec<_>>();
+        if self.all {
+            let images = self.target.images()?;
+            return Ok(images.iter().filter(|i| super::ps::is_gone(i)).flat_map(of_image).collect());
+        }
+        let mut found = Vec::new();
+        for which in &self.which {
+            let before = found.len();
+            match which.parse::<u32>() {
+                Ok(pid) => found.extend(self.target.images()?.iter().filter(|i| i.name.pid == pid).flat_map(of_image)),
+                Err(_) => found.extend(below(Path::new(which))),
+            }
+            if found.len() == before {
+                let problem = format!("{which}: no rings of a session are there; `ringtrace ps --dead` shows what there is");
+                return Err(Failure::Wrong(problem));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The directories with rings: this one, or those in it.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let has_rings = |path: &Path| path.join("rings").is_file();
+    if has_rings(directory) {
+        return vec![directory.to_owned()];
+    }
+    let mut found: Vec<PathBuf> = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    found.retain(|path| has_rings(path));
+    found.sort();
+    found
+}
+
+pub(crate) fn recover(arguments: &Recover, common: &Common) -> Result<Outcome, Failure> {
+    let sessions = arguments.what.sessions()?;
+    let output = |session: &Path| {
+        let output = arguments.output.as_ref()?;
+        let image = Image::of_session(session).map_or_else(String::new, |image| format!("-{}", image.name.pid));
+        let name = session.file_name().unwrap_or_default().to_string_lossy();
+        Some(if sessions.len() == 1 { output.clone() } else { output.join(format!("{name}{image}")) })
+    };
+    each(&sessions, |session, out| {
+        let recovered = Remains::open(session).and_then(|r| r.recover(output(session).as_deref()));
+        show(session, &recovered.map_err(|error| Failure::Runtime(Box::new(error)))?, common, out)
+    })
+}
+
+fn show(session: &Path, recovered: &Recovered, common: &Common, out: &mut impl io::Write) -> Result<(), Failure> {
+    let Recovered { path, events, bytes, cut, lost, .. } = recovered;
+    let trace = (!path.as_os_str().is_empty()).then_some(path);
+    if common.json {
+        let line = json!({
+            "session": session, "trace": trace, "events": events, "bytes": bytes, "cut": cut,
+            "lost": { "total": lost.total(), "full": lost.full, "overwritten": lost.overwritten, "too_large": lost.too_large,
+                "nested": lost.nested, "no_buffer": lost.no_buffer, "panicked": lost.panicked, "uncommitted": lost.uncommitted },
+        });
+        writeln!(out, "{line}")?;
+        return Ok(());
+    }
+    match trace {
+        None => writeln!(out, "{}: its process ended before it recorded anything", session.display())?,
+        Some(trace) => {
+            let cut = if *cut > 0 { format!("; {cut} bytes of a partial packet were cut off") } else { String::new() };
+            writeln!(out, "{events} events ({}) recovered into {}; {lost}{cut}", Bytes(*bytes), trace.display())?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn clean(arguments: &Clean, common: &Common) -> Result<Outcome, Failure> {
+    let mut sessions = arguments.what.sessions()?;
+    if let Some(age) = arguments.older_than {
+        let written = |path: &Path| std::fs::metadata(path.join("journal")).and_then(|m| m.modified()).ok();
+        let is_older = |at: SystemTime| at.elapsed().is_ok_and(|elapsed| elapsed >= age);
+        sessions.retain(|path| written(path).is_some_and(is_older));
+    }
+    each(&sessions, |session, out| {
+        Remains::open(session).map_err(|error| Failure::Runtime(Box::new(error)))?.remove();
+        if common.json {
+            writeln!(out, "{}", json!({ "session": session }))?;
+        } else {
+            writeln!(out, "removed {}", session.display())?;
+        }
+        Ok(())
+    })
+}
+
+/// Does something with each. Where there are several, one that fails does not keep the others from it.
+fn each(
+    sessions: &[PathBuf],
+    mut work: impl FnMut(&Path, &mut io::StdoutLock<'static>) -> Result<(), Failure>,
+) -> Result<Outcome, Failure> {
+    let mut out = io::stdout().lock();
+    if sessions.is_empty() {
+        complain(format_args!("nothing was left by processes that have ended"));
+    }
+    let mut failed = 0;
+    for session in sessions {
+        match work(session, &mut out) {
+            Ok(()) => {
+                // What its process left besides goes with its last session.
+                Image::of_session(session).map(|image| image.remove_if_empty());
+            }
+            Err(failure) if sessions.len() > 1 && !failure.is_output() => {
+                complain(format_args!("error: {failure}"));
+                failed += 1;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    out.flush()?;
+    match failed {
+        0 => Ok(Outcome::Complete),
+        n if n == sessions.len() => Err(Failure::Wrong("nothing could be done".to_owned())),
+        _ => Ok(Outcome::Partial),
+    }
+}

@@ -1,0 +1,103 @@
+//! What is left of killed programs: shown, recovered, removed. And what one that runs holds: snapshots.
+
+mod common;
+#[path = "../../tests/common/mod.rs"]
+mod traces;
+
+use common::{Place, Program, is_program, orders};
+use ringtrace::tracepoint;
+use traces::read_by_both;
+
+#[tracepoint(record)]
+fn counted(number: u64);
+
+const PROGRAM: &str = "program";
+
+/// The program of these tests: `count N` fires N events.
+#[test]
+fn program() {
+    if !is_program(PROGRAM) {
+        return;
+    }
+    ringtrace::init();
+    for order in orders() {
+        if let Some(("count", count)) = order.split_once(' ') {
+            (0..count.parse().expect("a number")).for_each(counted);
+        }
+        println!("done");
+    }
+}
+
+/// A program that recorded 1000 events and was killed. Returns its process ID.
+fn killed(place: &Place, overwrite: &[&str]) -> String {
+    let mut program = Program::start(place, PROGRAM);
+    let pid = program.pid().to_string();
+    let output = place.here().join(&pid);
+    let create = ["session", "create", "last", "-r", "recover:*", "-o", output.to_str().expect("a path"), "-p", &pid];
+    place.succeed(&[&create[..], overwrite].concat());
+    program.tell("count 1000");
+    let (_, message) = place.fail(&["recover", &pid]);
+    assert!(message.contains("its process runs"), "{message}");
+    program.child.kill().expect("SIGKILL");
+    program.child.wait().expect("it is dead");
+    pid
+}
+
+#[test]
+fn what_a_killed_program_left_is_shown_and_recovered() {
+    let place = Place::new();
+    let pids = [killed(&place, &[]), killed(&place, &["--overwrite"])];
+    let shown = place.json(&["ps", "--dead"]);
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    for (line, pid) in shown.iter().zip(&pids) {
+        assert_eq!((&line["pid"].to_string(), line["session"].as_str()), (pid, Some("last")));
+        assert!(line["trace"].as_str().is_some_and(|t| t.ends_with(pid)) && line["problem"].is_null(), "{line}");
+    }
+    assert!(shown[1]["recoverable"].as_u64() >= Some(1000 * 16), "{}", shown[1]);
+    let table = place.succeed(&["ps", "--dead"]);
+    assert!(table.contains("RECOVERABLE") && table.contains(&pids[1]), "{table}");
+
+    let said = place.succeed(&["recover", &pids[0]]);
+    assert!(said.contains("recovered into") && said.contains("0 lost"), "{said}");
+    let said = place.json(&["recover", "--all"]);
+    assert_eq!((said.len(), said[0]["events"].as_u64()), (1, Some(1000)), "{said:?}");
+    for pid in &pids {
+        let contents = read_by_both(&place.here().join(pid));
+        assert!(contents.numbers("recover:counted", "number").into_iter().eq(0..1000));
+    }
+    assert!(place.json(&["ps", "--dead"]).is_empty());
+    assert_eq!(std::fs::read_dir(place.runtime()).expect("the base").count(), 0, "nothing is left");
+    let (_, message) = place.fail(&["recover", &pids[0]]);
+    assert!(message.contains("ringtrace ps --dead"), "{message}");
+}
+
+#[test]
+fn what_is_not_wanted_is_removed() {
+    let place = Place::new();
+    let pid = killed(&place, &["--overwrite"]);
+    assert_eq!(place.succeed(&["clean", "--all", "--older-than", "1h"]), "");
+    assert_eq!(place.json(&["ps", "--dead"]).len(), 1);
+    assert!(place.succeed(&["clean", &pid]).starts_with("removed "));
+    assert!(place.json(&["ps", "--dead"]).is_empty());
+}
+
+#[test]
+fn a_flight_recorder_is_saved_while_it_records() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    let (_, message) = place.fail(&["snapshot"]);
+    assert!(message.contains("no session is in overwrite mode") && message.contains("--overwrite"), "{message}");
+    place.succeed(&["session", "create", "plain", "-r", "recover:*"]);
+    let (_, message) = place.fail(&["snapshot", "plain"]);
+    assert!(message.contains("no flight recorder"), "{message}");
+    place.succeed(&["session", "create", "flight", "-r", "recover:*", "--overwrite"]);
+    program.tell("count 1000");
+    let said = place.succeed(&["snapshot", "--reason", "it is slow"]);
+    assert!(said.contains("flight.snapshots") && said.trim_end().ends_with("-it-is-slow.ringtrace"), "{said}");
+    let contents = read_by_both(std::path::Path::new(said.trim_end()));
+    assert!(contents.numbers("recover:counted", "number").into_iter().eq(0..1000));
+    let receipt = &place.json(&["snapshot", "flight", "--keep", "1", "--last", "1h"])[0]["snapshot"];
+    assert_eq!((receipt["events"].as_u64(), receipt["lost"].as_u64()), (Some(1000), Some(0)), "{receipt}");
+    assert_eq!(std::fs::read_dir(place.here().join("flight.snapshots")).expect("it is there").count(), 1);
+    program.end();
+}

@@ -1,0 +1,198 @@
+//! Going on with the trace directory of a process that has ended, wherever that was.
+//!
+//! Its metadata are written anew from the journal. Stream files keep their whole packets; what follows those is the part of one
+//! that the process was writing. Indexes are made anew.
+
+use super::{Directory, StreamFile, StreamId, create_file, open_directory};
+use crate::error::{Error, Kind, Result};
+use crate::storage::{Appended, OwnFile};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use trace_ctf::index;
+use trace_ctf::metadata;
+use trace_ctf::packet::{self, PacketHeader};
+use trace_ctf::schema as ctf;
+
+/// Name of new metadata until they are complete.
+const UNFINISHED: &str = "metadata.new";
+
+impl Directory {
+    /// Goes on with the trace at `path`, or creates it where nothing is there. Returns with it the bytes of partial packets
+    /// that were cut off.
+    ///
+    /// # Errors
+    ///
+    /// Something else lies at `path`; a file cannot be read or written.
+    pub(crate) fn resume(path: &Path, schema: &ctf::Schema, origin_ns: u64) -> Result<(Directory, u64)> {
+        use super::Sink as _;
+        let is_empty = match std::fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(Error::io("cannot read the trace directory", path, error)),
+        };
+        if is_empty {
+            let mut directory = Directory::create(path, &schema.trace, Some(origin_ns))?;
+            directory.describe(schema.events())?;
+            return Ok((directory, 0));
+        }
+        let cannot = |e: io::Error| Error::io("cannot continue the trace", path, e);
+        let path = std::path::absolute(path).map_err(cannot)?;
+        check_identity(&path, schema).map_err(cannot)?;
+        let directory = open_directory(&path).map_err(cannot)?;
+        match rustix::fs::mkdirat(&*directory, "index", Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(cannot(error.into())),
+        }
+        let index = open_directory(&path.join("index")).map_err(cannot)?;
+        let metadata = rewrite_metadata(&directory, schema).map_err(cannot)?;
+        let mut streams = HashMap::new();
+        let mut cut = 0;
+        for entry in std::fs::read_dir(&path).map_err(cannot)?.flatten() {
+            let Some((stream, name)) = entry.file_name().to_str().and_then(|n| Some((StreamId::of_file(n)?, n.to_owned())))
+            else {
+                continue;
+            };
+            let failed = |source| Error::from(Kind::Output { path: entry.path(), source });
+            let (file, bytes) = StreamFile::resume(&directory, &index, &name, stream, schema.trace.uuid).map_err(failed)?;
+            cut += bytes;
+            if let Some(mut file) = file {
+                file.path = entry.path();
+                streams.insert(stream, file);
+            }
+        }
+        Ok((Directory { path, directory, index, uuid: schema.trace.uuid, origin_ns: Some(origin_ns), metadata, streams }, cut))
+    }
+}
+
+impl StreamId {
+    /// The stream whose file has that name.
+    fn of_file(name: &str) -> Option<StreamId> {
+        let (kind, instance) = name.rsplit_once('_')?;
+        let class = [crate::metadata::RINGS, crate::metadata::FALLBACK, crate::metadata::CONSUMER];
+        let class = class.into_iter().find(|class| super::kind(*class) == kind)?;
+        Some(StreamId { class, instance: instance.parse().ok()? })
+    }
+}
+
+/// A trace directory that is not of this schema is not touched.
+fn check_identity(path: &Path, schema: &ctf::Schema) -> io::Result<()> {
+    let found = match std::fs::read(path.join("metadata")) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let head = metadata::head(&schema.trace);
+    // The process may have ended while it wrote this file, its first.
+    if found.starts_with(head.as_bytes()) || head.as_bytes().starts_with(&found) && !has_streams(path) {
+        return Ok(());
+    }
+    let problem = "something else lies there now; choose another place for the recovered trace";
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, problem))
+}
+
+fn has_streams(path: &Path) -> bool {
+    let is_stream = |entry: std::fs::DirEntry| entry.file_name().to_str().is_some_and(|n| StreamId::of_file(n).is_some());
+    std::fs::read_dir(path).into_iter().flatten().flatten().any(is_stream)
+}
+
+fn rewrite_metadata(directory: &File, schema: &ctf::Schema) -> io::Result<Appended> {
+    // Left by a recovery that was ended itself.
+    let _ = rustix::fs::unlinkat(directory, UNFINISHED, AtFlags::empty());
+    let mut metadata = Appended::new(create_file(directory, UNFINISHED)?);
+    metadata.append(metadata::write(schema).as_bytes())?;
+    rustix::fs::renameat(directory, UNFINISHED, directory, "metadata")?;
+    Ok(metadata)
+}
+
+/// Packets of a stream file, as they lie in it.
+pub(super) type Packets = Vec<index::Entry>;
+
+impl StreamFile {
+    /// Opens a stream file and cuts it behind its last whole packet. `None`: it has none, and is removed. Returns with it the
+    /// bytes that were cut off.
+    fn resume(
+        directory: &File,
+        indexes: &File,
+        name: &str,
+        stream: StreamId,
+        uuid: [u8; 16],
+    ) -> io::Result<(Option<StreamFile>, u64)> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
+        let packets = whole_packets(&file, stream, uuid)?;
+        let len = packets.last().map_or(0, |last| last.offset + last.packet.packet_bits / 8);
+        let cut = file.metadata()?.len() - len;
+        file.set_len(len)?; // also gives back what was allocated ahead
+        let index_name = format!("{name}.idx");
+        let _ = rustix::fs::unlinkat(indexes, &*index_name, AtFlags::empty());
+        if packets.is_empty() {
+            rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
+            return Ok((None, cut));
+        }
+        let mut index = Appended::new(create_file(indexes, &index_name)?);
+        let mut bytes = index::header().to_vec();
+        packets.iter().for_each(|entry| bytes.extend_from_slice(&entry.encode()));
+        index.append(&bytes)?;
+        let (path, count) = (name.into(), packets.len() as u64);
+        let file = OwnFile::new(file)?;
+        Ok((Some(StreamFile { path, file, index, len, allocated: len, packets: count, earlier: packets }), cut))
+    }
+
+    /// Bytes at the beginning of a packet's content that the file has already: a process ended between writing a packet and
+    /// giving its memory back, so the ring has it too. Asked once, for the first packet.
+    ///
+    /// The last packets of the file are those if the first of them begins when this one does, and together they are the
+    /// beginning of its content: records that were written once lie in both.
+    pub(super) fn had(&mut self, begin_ns: u64, content: &[u8]) -> usize {
+        let earlier = std::mem::take(&mut self.earlier);
+        let (mut total, mut found) = (0, 0);
+        for (place, entry) in earlier.iter().enumerate().rev() {
+            total += entry.packet.content_bits as usize / 8 - packet::HEADER_LEN;
+            if total > content.len() {
+                break;
+            }
+            // As it was raised when the packet was written.
+            let before = place.checked_sub(1).map_or(0, |place| earlier[place].packet.timestamp_end);
+            if total > found && entry.packet.timestamp_begin == begin_ns.max(before) {
+                let same = self.content_from(&earlier[place..]).is_ok_and(|bytes| content.starts_with(&bytes));
+                found = if same { total } else { found };
+            }
+        }
+        found
+    }
+
+    fn content_from(&self, packets: &[index::Entry]) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for entry in packets {
+            let at = bytes.len();
+            bytes.resize(at + entry.packet.content_bits as usize / 8 - packet::HEADER_LEN, 0);
+            self.file.read_exact_at(&mut bytes[at..], entry.offset + packet::HEADER_LEN as u64)?;
+        }
+        Ok(bytes)
+    }
+}
+
+fn whole_packets(file: &File, stream: StreamId, uuid: [u8; 16]) -> io::Result<Packets> {
+    let len = file.metadata()?.len();
+    let mut packets = Packets::new();
+    let mut offset = 0;
+    while offset + packet::HEADER_LEN as u64 <= len {
+        let mut header = [0; packet::HEADER_LEN];
+        file.read_exact_at(&mut header, offset)?;
+        let Ok((header, found)) = PacketHeader::decode(&header) else { break };
+        let is_own = found == uuid
+            && (header.stream_class_id, header.stream_instance_id) == (stream.class, u64::from(stream.instance))
+            && header.sequence == packets.len() as u64;
+        let size = header.packet_bits / 8;
+        if !is_own || size > len - offset {
+            break;
+        }
+        packets.push(index::Entry { offset, packet: header });
+        offset += size;
+    }
+    Ok(packets)
+}

@@ -1,0 +1,244 @@
+//! Recovery: the trace of a process that has ended in any way, from the files of its rings.
+//!
+//! Nothing in the process takes part, and nothing has to be repaired: at every instruction the rings' committed positions cover
+//! whole records only. Recovery does what the consumer's thread would have done: it delivers what was committed and not yet
+//! delivered, behind what the trace directory has.
+//!
+//! ```no_run
+//! use trace_runtime::recovery::Remains;
+//! # fn main() -> Result<(), trace_runtime::Error> {
+//! let remains = Remains::open("/run/user/1000/ringtrace/4711-31337-89abcdef/default".as_ref())?;
+//! let recovered = remains.recover(None)?;
+//! println!("{} more events in {}", recovered.events, recovered.path.display());
+//! # Ok(()) }
+//! ```
+//!
+//! # Invariants
+//!
+//! - RC-1: Nobody else reads or writes the rings: their process is gone, and who recovers holds a lock on their file (flock(2)).
+//! - RC-2: What is read from the rings is given back only after it lies in the trace, and files are removed only after that is
+//!   on its disk. A recovery that fails or is killed can be repeated, and then does the rest.
+#![expect(unsafe_code, reason = "maps the rings of a process that is gone")]
+
+use crate::error::{Error, Kind, Result};
+use crate::external;
+use crate::journal;
+use crate::output::{Directory, Sink as _};
+use crate::process;
+use crate::ring_buffer::{Holder, Losses, Purpose, Reader};
+use crate::storage;
+use crate::sys;
+use crate::transfer::{Front, Span, Transfer};
+use rustix::fs::FlockOperation;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trace_control::place::{Image, ImageName};
+
+/// What a process that has ended left of one session.
+#[derive(Debug)]
+pub struct Remains {
+    directory: PathBuf,
+    rings: File,
+    /// `None`: nothing was recorded before it ended.
+    recorded: Option<Recorded>,
+}
+
+#[derive(Debug)]
+struct Recorded {
+    journal: journal::Contents,
+    reader: Reader,
+}
+
+/// What was recovered.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// The trace directory; empty where nothing had been recorded.
+    pub path: PathBuf,
+    /// Events that the rings held and the trace did not.
+    pub events: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+    /// Bytes of partial packets that were cut off the trace's files.
+    pub cut: u64,
+    /// Events that the session lost in its whole life, by cause.
+    pub lost: Losses,
+}
+
+/// The positions of a process that still records differ after this time, unless it records nothing.
+const STILL: Duration = Duration::from_millis(10);
+
+// Words of the superblock that belong to the session, as `recording` writes them.
+const UUID: usize = 0;
+const PID: usize = 2;
+const START_TIME: usize = 3;
+const NAMESPACE: usize = 4;
+
+impl Remains {
+    /// Opens the directory of a session's rings, and makes sure that nobody uses it any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_busy`] where the process still runs, or somebody else recovers it; [`Error::is_io`] where the files cannot be
+    /// read, or are none.
+    pub fn open(directory: &Path) -> Result<Remains> {
+        let path = directory.join(storage::RINGS);
+        let cannot = |e: io::Error| Error::io("cannot recover", &path, e);
+        let readable = File::open(&path).map_err(cannot)?;
+        let busy = |why| Err(Kind::InUse { path: path.clone(), why }.into());
+        let image = Image::of_session(directory);
+        if image.as_ref().is_some_and(|image| image.connect().is_ok()) {
+            return busy("its process runs: its agent answers");
+        }
+        let in_use = sys::is_open_for_writing(&readable);
+        let rings = File::options().read(true).write(true).open(&path).map_err(cannot)?;
+        // RC-1.
+        if rustix::fs::flock(&rings, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return busy("somebody else is recovering it");
+        }
+        // SAFETY: nothing is consumed. A process that lives never makes its file shorter.
+        let probe = unsafe { Reader::open(&rings, Purpose::Snapshot) }.ok();
+        if let Some(why) = use_of(probe.as_ref(), image.map(|i| i.name), in_use) {
+            return busy(why);
+        }
+        let journal_path = directory.join(storage::JOURNAL);
+        let bytes = std::fs::read(&journal_path).map_err(|e| Error::io("cannot recover", &journal_path, e))?;
+        let Some(journal) = journal::read(&bytes, &journal_path)? else {
+            return Ok(Remains { directory: directory.to_owned(), rings, recorded: None });
+        };
+        // SAFETY: RC-1: nobody else can write the file, or will: its process is gone. It is as long as its superblock says,
+        // and this process does not make it shorter.
+        let reader = unsafe { Reader::open(&rings, Purpose::Consume) }.map_err(cannot)?;
+        let uuid = [UUID, UUID + 1].map(|at| reader.caller_word(at).unwrap_or(0).to_le_bytes()).concat();
+        if uuid != journal.schema.trace.uuid {
+            return Err(cannot(io::Error::other("rings and journal are of different traces")));
+        }
+        Ok(Remains { directory: directory.to_owned(), rings, recorded: Some(Recorded { journal, reader }) })
+    }
+
+    /// The trace directory that its process wrote; `None`: it printed, or recorded nothing.
+    pub fn output(&self) -> Option<PathBuf> {
+        self.recorded.as_ref()?.journal.origin.output()
+    }
+
+    /// Bytes of records that the rings hold and the trace has not.
+    pub fn bytes(&self) -> u64 {
+        let pending = |reader: &Reader| (0..reader.geometry().buffers).map(|buffer| reader.pending(buffer)).sum();
+        self.recorded.as_ref().map_or(0, |recorded| pending(&recorded.reader))
+    }
+
+    /// Builds the trace, and removes the files of the rings.
+    ///
+    /// The trace that the process wrote is continued where it lies. With `output`, a copy of it there is, and the first stays
+    /// as it is. That of a session that printed is created, in the working directory where `output` names no place.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_io`]: what was recovered until then stays, and so do the rings, so that another attempt does the rest.
+    pub fn recover(self, output: Option<&Path>) -> Result<Recovered> {
+        let Remains { directory, rings, recorded } = self;
+        let Some(Recorded { journal, reader }) = recorded else {
+            storage::remove_session(&directory);
+            let none = Losses::default();
+            return Ok(Recovered { path: PathBuf::new(), events: 0, bytes: 0, cut: 0, lost: none });
+        };
+        // Another process may consume the rings, which goes on when theirs has died.
+        let own = process::image_name();
+        let claim = reader.claim(Holder::new(own.pid, own.start_time), external::now_ns());
+        if claim.is_err() {
+            let why = "another process consumes its rings, and writes the trace";
+            return Err(Kind::InUse { path: directory.join(storage::RINGS), why }.into());
+        }
+        let written = journal.origin.output();
+        let path = match (output, written) {
+            (Some(output), written) => {
+                if let Some(written) = written.filter(|w| w.exists()) {
+                    copy(&written, output).map_err(|e| Error::io("cannot copy the trace to", output, e))?;
+                }
+                output.to_owned()
+            }
+            (None, Some(written)) => written,
+            (None, None) => new_trace(&directory),
+        };
+        let (schema, origin) = (&journal.schema, &journal.origin);
+        let (sink, cut) = Directory::resume(&path, schema, origin.begun_ns)?;
+        let end_ns = sink.told().iter().map(|(_, told)| told.end_ns).max().unwrap_or(0).max(origin.begun_ns);
+        let mut transfer = Transfer::new(reader, Front::of(&schema.trace), Span::Whole, Box::new(sink));
+        transfer.deliver(true, true)?;
+        let end_ns = transfer.told().values().map(|told| told.end_ns).fold(end_ns, u64::max);
+        transfer.close(end_ns)?;
+        transfer.sink.flush()?;
+        sync(&path).map_err(|e| Error::io("cannot write out", &path, e))?; // RC-2
+        let reader = &transfer.reader;
+        let lost =
+            (0..reader.geometry().buffers).map(|b| reader.buffer_losses(b)).fold(reader.fallback_losses(), |a, b| a.plus(&b));
+        let events = transfer.told().values().map(|told| told.records).sum();
+        let recovered = Recovered { path, events, bytes: transfer.bytes, cut, lost };
+        storage::remove_session(&directory);
+        drop(rings); // and the lock
+        Ok(recovered)
+    }
+
+    /// Removes the files without recovering anything.
+    pub fn remove(self) {
+        storage::remove_session(&self.directory);
+    }
+}
+
+/// Says why the process may still use its rings; `None`: it is gone.
+fn use_of(rings: Option<&Reader>, image: Option<ImageName>, in_use: Option<bool>) -> Option<&'static str> {
+    let word = |at| rings?.caller_word(at).filter(|word| *word != 0);
+    let named = |pid, start_time| Some(ImageName { pid: u32::try_from(pid).ok()?, start_time, id: 0 });
+    let name = word(PID).zip(word(START_TIME)).and_then(|(pid, start)| named(pid, start)).or(image);
+    // In its own namespace a process is known by its number; a child that it forked may have the rings mapped, and does not
+    // use them. In another namespace, who has them mapped may be the process itself.
+    let (own, its) = (sys::pid_namespace(), word(NAMESPACE).unwrap_or(0));
+    let elsewhere = "a process in another container or PID namespace has it open; end that, or recover it there";
+    let why = match name.filter(|_| own != 0 && (its == own || its == 0)) {
+        Some(name) => name.is_running().then_some("its process runs"),
+        None => (in_use == Some(true)).then_some(elsewhere),
+    };
+    if why.is_some() {
+        return why;
+    }
+    let records = rings?.records();
+    std::thread::sleep(STILL);
+    (rings?.records() != records).then_some("events are recorded into it")
+}
+
+/// `SESSION-PID.ringtrace` here, with a number where that exists.
+fn new_trace(directory: &Path) -> PathBuf {
+    let name = directory.file_name().map_or_else(|| "trace".into(), |n| n.to_string_lossy());
+    let pid = Image::of_session(directory).map_or(0, |image| image.name.pid);
+    let path =
+        |n: u32| PathBuf::from(if n == 0 { format!("{name}-{pid}.ringtrace") } else { format!("{name}-{pid}-{n}.ringtrace") });
+    (0..1000).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1000))
+}
+
+/// Copies a trace directory, without its indexes, which are made anew, into a new or empty one.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    if std::fs::read_dir(to)?.next().is_some() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists already and is not empty"));
+    }
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the files of a trace to their disk.
+fn sync(path: &Path) -> io::Result<()> {
+    for directory in [path, &path.join("index")] {
+        for entry in std::fs::read_dir(directory)? {
+            File::open(entry?.path())?.sync_all()?;
+        }
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(())
+}

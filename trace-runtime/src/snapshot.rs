@@ -1,0 +1,246 @@
+//! Snapshots: what a session in overwrite mode holds now becomes a trace of its own, while writers go on.
+//!
+//! Writers do not take part: sub-buffers are copied and checked against being overtaken, what is committed of the present ones
+//! too. Nothing is switched, stopped or consumed, so snapshots of a ring that rests are equal.
+//!
+//! ```text
+//! beside the session's trace:   SESSION.snapshots/TIME-REASON.ringtrace
+//! ```
+//!
+//! A snapshot is written under another name and renamed when it is complete. The newest are kept.
+
+use crate::error::{Error, Kind, Result};
+use crate::metadata;
+use crate::output::{Directory, Packet, Sink as _, StreamId};
+use crate::process;
+use crate::rcu::lock;
+use crate::recording::Recording;
+use crate::ring_buffer::{Mode, Purpose};
+use crate::sys;
+use crate::transfer::{Front, Span, Transfer};
+use rustix::fs::{CWD, RenameFlags};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trace_control::place;
+use trace_ctf::schema as ctf;
+use trace_registry::sync::{AtomicU64, Ordering};
+
+/// What a snapshot holds.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// The trace directory.
+    pub path: PathBuf,
+    /// Why it was made.
+    pub reason: String,
+    /// Events in it.
+    pub events: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+    /// What it covers of each ring that had events: the span of time is that of its sub-buffers.
+    pub rings: Vec<Covered>,
+    /// Events that were there when it was begun, and were overwritten before they were copied.
+    pub overwritten: u64,
+    /// Events that are missing between the first and the last: lost when they happened, or overwritten meanwhile.
+    pub lost: u64,
+}
+
+/// What a snapshot covers of one ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Covered {
+    /// CPU or concurrency ID of the ring; `None`: the fallback region.
+    pub cpu: Option<u32>,
+    /// From this time, in ns of the trace's clock.
+    pub begin_ns: u64,
+    /// To this time.
+    pub end_ns: u64,
+    /// Events.
+    pub events: u64,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) reason: &'a str,
+    /// Only what happened in this time; everything without it.
+    pub(crate) last: Option<Duration>,
+    /// Snapshots that are kept, this one included.
+    pub(crate) keep: usize,
+}
+
+/// Name of a snapshot's directory until it is complete: this, the process and a number.
+const UNFINISHED: &str = ".unfinished-";
+
+impl Recording {
+    /// Takes a snapshot. Waits for no writer and no grace period.
+    pub(crate) fn snapshot(&self, wanted: Wanted<'_>) -> Result<Receipt> {
+        self.check_process()?;
+        let core = &self.channel.core;
+        if core.settings().mode != Mode::Overwrite {
+            return Err(Kind::NoFlightRecorder(self.name.clone()).into());
+        }
+        if !self.is_recording() {
+            return Err(Kind::Delivered(self.name.clone()).into());
+        }
+        let overwritten_at = |buffer| core.buffer_losses(buffer).overwritten;
+        let before: Vec<u64> = (0..core.geometry().buffers).map(overwritten_at).collect();
+        let records = core.records();
+        let since_ns = wanted.last.map_or(0, |last| self.process.clock.now_ns().saturating_sub(last.as_nanos() as u64));
+        let reader = core.reader(Purpose::Snapshot);
+        let reader = reader.ok_or_else(|| Error::io("cannot read", "the rings", io::ErrorKind::ResourceBusy))?;
+        // After the reader: the classes of whatever it finds are described (JR-1).
+        let (mut trace, classes, names) = lock(&self.delivery).description(self.process.clock.now_ns());
+        trace.uuid = uuid(trace.uuid, records, wanted.last);
+        trace.environment.push(("snapshot_reason".to_owned(), ctf::EnvValue::String(wanted.reason.to_owned())));
+
+        let parent = self.snapshots();
+        place_for(&parent)?;
+        let unfinished = Unfinished::new(&parent);
+        let mut directory = Directory::create(&unfinished.0, &trace, None)?;
+        directory.describe(&classes)?;
+        let mut transfer = Transfer::new(reader, Front::of(&trace), Span::Since(since_ns), Box::new(directory));
+        transfer.deliver(true, true)?;
+        transfer.close(0)?;
+        let begin_ns = transfer.told().values().map(|told| told.begin_ns).min().unwrap_or(since_ns);
+        if let Some(content) = metadata::thread_names(&names, begin_ns) {
+            let stream = StreamId { class: metadata::CONSUMER, instance: 0 };
+            let (begin_ns, end_ns) = (begin_ns, begin_ns);
+            transfer.sink.deliver(&Packet { stream, cpu: 0, begin_ns, end_ns, discarded: 0, content: &content })?;
+        }
+        transfer.sink.flush()?;
+        let rings: Vec<Covered> = transfer
+            .told()
+            .iter()
+            .map(|(stream, told)| Covered {
+                cpu: (stream.class == metadata::RINGS).then_some(stream.instance),
+                begin_ns: told.begin_ns,
+                end_ns: told.end_ns,
+                events: told.records,
+            })
+            .collect();
+        let overwritten = before.iter().zip(0..).map(|(before, buffer)| {
+            // Overtaken by a whole lap, the reader found nothing.
+            transfer.overwritten(buffer).unwrap_or_else(|| overwritten_at(buffer)).saturating_sub(*before)
+        });
+        let receipt = Receipt {
+            path: PathBuf::new(),
+            reason: wanted.reason.to_owned(),
+            events: rings.iter().map(|ring| ring.events).sum(),
+            bytes: transfer.bytes,
+            overwritten: overwritten.sum(),
+            lost: transfer.told().values().map(|told| told.discarded).sum(),
+            rings,
+        };
+        drop(transfer);
+        let path = unfinished.finish(&parent, wanted.reason)?;
+        keep_newest(&parent, wanted.keep);
+        Ok(Receipt { path, ..receipt })
+    }
+
+    /// Where the snapshots lie.
+    fn snapshots(&self) -> PathBuf {
+        let program = process::session_name();
+        let name = if self.name == crate::environment::SESSION_NAME { &program } else { &self.name };
+        let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        beside.join(format!("{name}.snapshots"))
+    }
+}
+
+/// A UUID that is the same only for a snapshot of the same events: readers take traces with one UUID for parts of one.
+fn uuid(mut session: [u8; 16], records: u64, last: Option<Duration>) -> [u8; 16] {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let last = last.map_or(0, |last| last.as_nanos() as u64 | 1);
+    let mixed = records.wrapping_add(1).wrapping_mul(ODD) ^ last.wrapping_mul(ODD).rotate_left(32);
+    for (byte, mixed) in session[8..].iter_mut().zip(mixed.to_le_bytes()) {
+        *byte ^= mixed;
+    }
+    session[8] = session[8] & 0x3f | 0x80; // RFC 9562: the variant
+    session
+}
+
+fn place_for(parent: &Path) -> Result<()> {
+    if let Some(above) = parent.parent() {
+        fs::create_dir_all(above).map_err(|e| Error::io("cannot create", above, e))?;
+    }
+    place::private_directory(parent).map_err(|e| Error::io("cannot keep snapshots in", parent, e))
+}
+
+/// A snapshot that is being written; removed when it is dropped.
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn new(parent: &Path) -> Unfinished {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only different.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Unfinished(parent.join(format!("{UNFINISHED}{}-{number}", process::image_name())))
+    }
+
+    /// Gives it its name: the time, why, and a number where that exists.
+    fn finish(self, parent: &Path, reason: &str) -> Result<PathBuf> {
+        let stamp = sys::local_time_stamp_ms();
+        let word = word(reason);
+        let mut number = 1;
+        loop {
+            let more = if number == 1 { String::new() } else { format!("-{number}") };
+            let path = parent.join(format!("{stamp}{word}{more}.ringtrace"));
+            match rustix::fs::renameat_with(CWD, &self.0, CWD, &path, RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(path),
+                Err(rustix::io::Errno::EXIST) if number < 1000 => number += 1,
+                Err(error) => return Err(Error::io("cannot name the snapshot", path, error)),
+            }
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0); // it has another name now, if it is complete
+    }
+}
+
+/// A reason as a part of a file's name.
+fn word(reason: &str) -> String {
+    let words: Vec<String> =
+        reason.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+    let word: String = words.join("-").chars().take(40).collect();
+    if word.is_empty() { word } else { format!("-{}", word.trim_end_matches('-')) }
+}
+
+/// Removes the oldest snapshots.
+fn keep_newest(parent: &Path, keep: usize) {
+    let is_snapshot = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.extension().is_some_and(|e| e == "ringtrace") && name.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries.filter(is_snapshot).collect();
+    found.sort(); // names begin with the time
+    for path in found.iter().take(found.len().saturating_sub(keep.max(1))) {
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_become_words_of_a_name() {
+        assert_eq!(word("p99 above 5 ms!"), "-p99-above-5-ms");
+        assert_eq!(word("../../etc"), "-etc");
+        assert_eq!(word("?"), "");
+        assert!(word(&"long ".repeat(50)).len() <= 41);
+    }
+
+    #[test]
+    fn uuids_differ_where_events_do() {
+        let session = [7; 16];
+        let all = [uuid(session, 1, None), uuid(session, 2, None), uuid(session, 1, Some(Duration::from_secs(1)))];
+        assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
+        assert_eq!(uuid(session, 2, None), all[1]);
+    }
+}

@@ -1,0 +1,242 @@
+//! Transfer: from rings to an output, packet by packet; for a session's consumer, for snapshots, and for recovery.
+#![expect(unsafe_code, reason = "hands the rings' memory to the output")]
+
+use crate::error::Result;
+use crate::metadata;
+use crate::output::{Packet, Sink, StreamId};
+use crate::ring_buffer::{Losses, Reader};
+use std::collections::BTreeMap;
+use trace_ctf::schema as ctf;
+
+/// Fallback records are gathered to packets of about this size, in bytes.
+const FALLBACK_PACKET: usize = 64 << 10;
+const FALLBACK: StreamId = StreamId { class: metadata::FALLBACK, instance: 0 };
+
+/// What the packets of a stream told so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) discarded: u64,
+    /// Records that this transfer moved.
+    pub(crate) records: u64,
+}
+
+/// Which packets a transfer takes, and from where it counts losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// All; losses since the session began.
+    Whole,
+    /// Those that end at this time or later; losses since the first of them began.
+    Since(u64),
+}
+
+/// What stands in front of each payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front {
+    /// In bytes.
+    size: usize,
+    has_cpu: bool,
+}
+
+impl Front {
+    /// That of the records of a trace's rings.
+    pub(crate) fn of(trace: &ctf::Trace) -> Front {
+        let rings = trace.streams.iter().find(|stream| stream.id == metadata::RINGS);
+        let fields = rings.map_or(&[][..], |stream| &stream.context);
+        let bytes = |field: &ctf::Field| match field.class {
+            ctf::FieldClass::Integer { bits, .. } => usize::from(bits) / 8,
+            _ => 0, // there are none, see `Context::fields`
+        };
+        Front { size: fields.iter().map(bytes).sum(), has_cpu: fields.iter().any(|field| field.name == "cpu") }
+    }
+}
+
+/// A reader of rings, and the output that gets what it reads.
+pub(crate) struct Transfer {
+    pub(crate) reader: Reader,
+    context: Front,
+    span: Span,
+    told: BTreeMap<StreamId, Told>,
+    /// Losses of a stream that came before its span.
+    before: BTreeMap<StreamId, u64>,
+    /// Records of each buffer that were overwritten, as its last packet told.
+    overwritten: BTreeMap<u32, u64>,
+    pub(crate) sink: Box<dyn Sink>,
+    /// Whether another process may still write to the rings.
+    pub(crate) is_foreign: bool,
+    /// The records delivered.
+    pub(crate) events: u64,
+    /// Bytes of those.
+    pub(crate) bytes: u64,
+}
+
+/// What is known of a packet besides what the output gets.
+#[derive(Clone, Copy)]
+struct Extent {
+    records: u64,
+    /// Losses of its stream before it.
+    lost_before: u64,
+}
+
+impl Transfer {
+    pub(crate) fn new(reader: Reader, context: Front, span: Span, sink: Box<dyn Sink>) -> Transfer {
+        let told = sink.told().into_iter().collect();
+        Transfer {
+            reader,
+            context,
+            span,
+            told,
+            before: BTreeMap::new(),
+            overwritten: BTreeMap::new(),
+            sink,
+            is_foreign: false,
+            events: 0,
+            bytes: 0,
+        }
+    }
+
+    /// What was told of each stream.
+    pub(crate) fn told(&self) -> &BTreeMap<StreamId, Told> {
+        &self.told
+    }
+
+    /// Records of a buffer that were overwritten in its life; `None`: it had no packet.
+    pub(crate) fn overwritten(&self, buffer: u32) -> Option<u64> {
+        self.overwritten.get(&buffer).copied()
+    }
+
+    /// Delivers what is finished, with `cut` what is committed too. `last`: nobody writes any more, or the reader has an end;
+    /// otherwise this ends however fast events come: after as much as a ring holds, and after a cut. Returns how full the
+    /// fullest ring was, in 1/256.
+    pub(crate) fn deliver(&mut self, cut: bool, last: bool) -> Result<u32> {
+        let mut fullness = 0;
+        let geometry = self.reader.geometry();
+        let ring = u64::from(geometry.sub_buffer) * u64::from(geometry.sub_buffers);
+        for buffer in 0..geometry.buffers {
+            fullness = fullness.max((self.reader.pending(buffer) * 256 / ring) as u32);
+            let mut most = if last { u32::MAX } else { geometry.sub_buffers };
+            while let Some(packet) = self.reader.next(buffer, cut) {
+                most = if packet.closes { most - 1 } else { 0 };
+                self.overwritten.insert(buffer, packet.losses.overwritten);
+                let is_wanted = match self.span {
+                    Span::Whole => true,
+                    Span::Since(since_ns) => packet.end_ns >= since_ns && packet.records > 0,
+                };
+                if is_wanted {
+                    let stream = StreamId { class: metadata::RINGS, instance: packet.cpu };
+                    let copy;
+                    let content = if self.is_foreign {
+                        copy = packet.to_vec();
+                        &copy
+                    } else {
+                        // SAFETY: CO-1, or RC-1, or it is a snapshot's copy: the session's rings have this reader only, and
+                        // their file is closed to other users.
+                        unsafe { packet.as_slice() }
+                    };
+                    let (begin_ns, end_ns, discarded) = (packet.begin_ns, packet.end_ns, packet.losses.total());
+                    let lost_before = packet.discarded_before.saturating_add(packet.losses.overwritten);
+                    let extent = Extent { records: u64::from(packet.records), lost_before };
+                    self.tell(&Packet { stream, cpu: packet.cpu, begin_ns, end_ns, discarded, content }, extent)?;
+                }
+                self.reader.consume(packet);
+                if most == 0 && !last {
+                    break;
+                }
+            }
+        }
+        self.deliver_fallback(last)?;
+        self.sink.settle()?;
+        Ok(fullness)
+    }
+
+    fn tell(&mut self, packet: &Packet<'_>, extent: Extent) -> Result<()> {
+        let had = self.sink.had(packet);
+        if had > 0 && had == packet.content.len() {
+            return Ok(()); // its losses are told at the end
+        }
+        // A packet behind the one that ended the stream, when recording began again, may continue a sub-buffer whose last
+        // record came before that end. Its own first record came later, so the later begin completes its short stamps too.
+        let told = self.told.get(&packet.stream).copied().unwrap_or_default();
+        let before = match self.span {
+            Span::Whole => 0,
+            Span::Since(_) => *self.before.entry(packet.stream).or_insert(extent.lost_before),
+        };
+        let packet = &Packet {
+            begin_ns: packet.begin_ns.max(told.end_ns),
+            end_ns: packet.end_ns.max(told.end_ns),
+            // A reader takes the difference; a sample that was taken earlier than the last one told must not be one of 2⁶⁴.
+            discarded: packet.discarded.saturating_sub(before).max(told.discarded),
+            content: &packet.content[had..],
+            ..*packet
+        };
+        self.sink.deliver(packet)?;
+        self.bytes += packet.content.len() as u64;
+        self.events += extent.records;
+        let begin_ns = if told.records == 0 { packet.begin_ns } else { told.begin_ns };
+        let records = told.records + extent.records;
+        self.told.insert(packet.stream, Told { begin_ns, end_ns: packet.end_ns, discarded: packet.discarded, records });
+        Ok(())
+    }
+
+    /// The fallback region's records become packets of a stream class of their own.
+    fn deliver_fallback(&mut self, last: bool) -> Result<()> {
+        let mut left = if last { usize::MAX } else { self.reader.geometry().fallback as usize };
+        let lost_before = self.reader.fallback_losses().discarded();
+        while left > 0 {
+            let mut content = Vec::new();
+            let mut span: Option<(u64, u64)> = None;
+            let mut records = 0;
+            while content.len() < FALLBACK_PACKET {
+                let Some(record) = self.reader.next_fallback(last) else { break };
+                if matches!(self.span, Span::Since(since_ns) if record.ns < since_ns) {
+                    continue;
+                }
+                let begin = span.map_or(record.ns, |(begin, _)| begin);
+                span = Some((begin, record.ns));
+                records += 1;
+                content.extend_from_slice(&record.id.to_le_bytes());
+                content.extend_from_slice(&record.ns.to_le_bytes());
+                let (context, payload) = record.payload.split_at(self.context.size.min(record.payload.len()));
+                content.extend_from_slice(context);
+                if !self.context.has_cpu {
+                    content.extend_from_slice(&record.cpu.to_ne_bytes());
+                }
+                content.extend_from_slice(payload);
+            }
+            let Some((begin_ns, end_ns)) = span else { return Ok(()) };
+            left = left.saturating_sub(content.len());
+            let discarded = self.told_losses(&self.reader.fallback_losses());
+            let packet = Packet { stream: FALLBACK, cpu: 0, begin_ns, end_ns, discarded, content: &content };
+            self.tell(&packet, Extent { records, lost_before })?;
+            self.reader.consume_fallback();
+        }
+        Ok(())
+    }
+
+    /// Losses of the fallback region as the output is told them: it does not know which of the overwritten records were of a
+    /// span.
+    fn told_losses(&self, losses: &Losses) -> u64 {
+        if self.span == Span::Whole { losses.total() } else { losses.discarded() }
+    }
+
+    /// Ends each stream that has packets, or losses to tell, with an empty packet; at `now_ns`, or where its last one ended.
+    pub(crate) fn close(&mut self, now_ns: u64) -> Result<()> {
+        let rings = (0..self.reader.geometry().buffers).filter_map(|buffer| {
+            let cpu = self.reader.cpu(buffer)?;
+            let stream = StreamId { class: metadata::RINGS, instance: cpu };
+            Some((stream, cpu, self.reader.buffer_losses(buffer).total()))
+        });
+        let fallback = (FALLBACK, 0, self.told_losses(&self.reader.fallback_losses()));
+        for (stream, cpu, discarded) in rings.chain([fallback]).collect::<Vec<_>>() {
+            let is_told = self.told.contains_key(&stream);
+            // What was lost after a span is not of it.
+            let discarded = if self.span == Span::Whole || stream == FALLBACK { discarded } else { 0 };
+            if is_told || discarded > 0 && self.span == Span::Whole {
+                let packet = Packet { stream, cpu, begin_ns: now_ns, end_ns: now_ns, discarded, content: &[] };
+                self.tell(&packet, Extent { records: 0, lost_before: 0 })?;
+            }
+        }
+        Ok(())
+    }
+}
