@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask help`.
 
 mod bench;
+mod bench_compare;
 mod bench_control;
 mod check;
 mod ci;
@@ -80,6 +81,20 @@ enum Verb {
         #[arg(last = true)]
         rest: Vec<String>,
     },
+    /// The same two events through other tracers, in one run with ours: `tracing`, micromegas, dial9, fastrace, Tracy, two
+    /// loggers, and LTTng-UST where Debian's packages are installed (`apt-get install lttng-tools liblttng-ust-dev babeltrace2`).
+    ///
+    /// Each is built from `benches/compare`, first checks that its events arrive, and says what its figure includes. One that
+    /// does not build is reported, and stops no other. Medians of 31 repetitions, in turns. For a machine that does nothing
+    /// else; the first build takes some minutes.
+    BenchCompare {
+        /// Only tracers whose names match, in which `*` stands for anything: `tracing/*`.
+        #[arg(long, value_name = "GLOB")]
+        only: Option<String>,
+        /// Print JSON: one object a line, with `name`, `payload`, `threads`, `ns`, `x_rdtsc`, `x_ours`, `includes`.
+        #[arg(long)]
+        json: bool,
+    },
     /// How quickly a trace is read, beside babeltrace2 on the same trace in the same run.
     ///
     /// `decode` looks at every field of every event in the order of time, on one core; `text` writes babeltrace2's lines, to
@@ -154,6 +169,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Readme => Ok(readme::run()?.close()),
         Verb::LinkMatrix { full } => Ok(link_matrix::run(full)?.close()),
         Verb::Bench { only, json, rest } => bench::run(only, json, rest),
+        Verb::BenchCompare { only, json } => bench_compare::run(only.as_deref(), json),
         Verb::BenchRead { json, rest } => bench::read(json, rest),
         Verb::Stress { mutate: Some(name), .. } => stress::mutated(&name),
         Verb::Stress { long, mutate: None } => stress::run(long),
