@@ -32,6 +32,7 @@ struct Row {
     events: u64,
     /// For an event, one for each repetition.
     ns: Vec<f64>,
+    fired: u64,
     /// Events that did not arrive; `None` where the tracer does not tell.
     lost: Option<u64>,
     error: Option<String>,
@@ -55,7 +56,7 @@ pub(crate) fn run(only: Option<&str>, json: bool) -> Result<bool> {
         for threads in [1, 2] {
             // The clock carries nothing.
             for payload in &PAYLOADS[..if tracer.name == CLOCK { 1 } else { 2 }] {
-                rows.push(Row { tracer, payload, threads, events: 0, ns: Vec::new(), lost: None, error: None });
+                rows.push(Row { tracer, payload, threads, events: 0, ns: Vec::new(), fired: 0, lost: None, error: None });
             }
         }
         match start(tracer, place.path(), &mut lttng) {
@@ -125,20 +126,25 @@ impl Row {
         let before = lttng.filter(|_| self.tracer.feature == LTTNG).map(|lttng| lttng.recorded(self.tracer)).transpose()?;
         let answer = program.ask("check", self.payload, self.threads, FEW)?;
         let arrived = match (before, lttng) {
-            (Some(before), Some(lttng)) => Some(lttng.recorded(self.tracer)? - before),
+            (Some(before), Some(lttng)) => Some(lttng.recorded(self.tracer)?.saturating_sub(before)),
             _ => answer.arrived,
         };
         if let Some(arrived) = arrived.filter(|arrived| *arrived != answer.fired) {
             bail!("{arrived} of {} events arrived", answer.fired);
         }
-        let guess = program.ask("measure", self.payload, self.threads, FEW)?.ns.max(0.1);
-        self.events = ((LENGTH / guess) as u64).clamp(FEW, program.most());
+        // The first are slow: caches and pages are cold.
+        self.events = FEW;
+        for _ in 0..3 {
+            let guess = program.ask("measure", self.payload, self.threads, self.events)?.ns.max(0.1);
+            self.events = ((LENGTH / guess) as u64).clamp(FEW, program.most());
+        }
         Ok(())
     }
 
     fn measure(&mut self, program: &mut Program) -> Result<()> {
         let answer = program.ask("measure", self.payload, self.threads, self.events)?;
         self.ns.push(answer.ns);
+        self.fired += answer.fired;
         if let Some(arrived) = answer.arrived {
             *self.lost.get_or_insert(0) += answer.fired.saturating_sub(arrived);
         }
@@ -147,8 +153,7 @@ impl Row {
 
     /// The share that did not arrive, in percent.
     fn lost_percent(&self) -> Option<f64> {
-        let fired = self.events as f64 * 1.1 * self.threads as f64 * self.ns.len() as f64;
-        self.lost.map(|lost| lost as f64 / fired * 100.0)
+        self.lost.map(|lost| lost as f64 / self.fired as f64 * 100.0)
     }
 
     fn median(&self) -> Option<f64> {
@@ -228,7 +233,7 @@ mod tests {
 
     fn row(name: &str, payload: &'static str, ns: &[f64]) -> Row {
         let tracer = TRACERS.iter().find(|t| t.name == name).expect("a tracer");
-        Row { tracer, payload, threads: 1, events: 10, ns: ns.to_vec(), lost: Some(0), error: None }
+        Row { tracer, payload, threads: 1, events: 10, ns: ns.to_vec(), fired: 40, lost: Some(1), error: None }
     }
 
     #[test]
@@ -237,6 +242,7 @@ mod tests {
             [row(CLOCK, "u64", &[9.0, 10.0, 90.0]), row(OURS, "mix", &[20.0; 3]), row("dial9/memory", "mix", &[5.0, 50.0, 60.0])];
         assert_eq!((rows[2].ratio(&rows, CLOCK), rows[2].ratio(&rows, OURS)), (Some(5.0), Some(2.5)));
         assert_eq!(row("dial9/memory", "u64", &[50.0]).ratio(&rows, OURS), None);
+        assert_eq!(rows[2].lost_percent(), Some(2.5));
     }
 
     #[test]
