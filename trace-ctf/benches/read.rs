@@ -1,17 +1,19 @@
 //! How quickly a trace is read, beside babeltrace2 on the same trace in the same run. Run by `cargo xtask bench-read`.
 //!
-//! `decode` looks at every field of every event, in the order of time, on one core, and writes nothing; `text` writes
-//! babeltrace2's lines to memory. babeltrace2 does the same: `--component sink.utils.dummy`, and its text to `/dev/null`.
+//! `decode` looks at every field of every event, in the order of time, on one core, and writes nothing; `parallel` does so
+//! packet by packet on all cores; `text` writes babeltrace2's lines to memory. babeltrace2 does the same: `--component sink.utils.dummy`, and its text to `/dev/null`.
 
 use std::fs;
 use std::hint::black_box;
+use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use trace_ctf::metadata;
 use trace_ctf::packet::{HEADER_LEN, PacketHeader};
-use trace_ctf::reader::{Entry, Item, Scope, Trace};
+use trace_ctf::reader::parallel::{self, Part};
+use trace_ctf::reader::{Entry, Event, Item, Scope, Trace};
 use trace_ctf::schema::{Clock, EventClass, EventHeader, Field, FieldClass, Level, Schema, StreamClass};
 use trace_ctf::text::Formatter;
 
@@ -70,6 +72,10 @@ fn main() {
         if wanted("decode") {
             let ours = best(arguments.rounds, || decode(&path).1);
             report(&arguments, "decode", payload.name, ours, babeltrace2(&path, &["--component", "sink.utils.dummy"]));
+        }
+        if wanted("parallel") {
+            let ours = best(arguments.rounds, || decode_parallel(&path, arguments.events));
+            report(&arguments, "parallel", payload.name, ours, babeltrace2(&path, &["--component", "sink.utils.dummy"]));
         }
         if wanted("text") {
             let ours = best(arguments.rounds, || text(&path));
@@ -169,20 +175,48 @@ fn decode(path: &Path) -> (u64, Duration) {
     while let Some(entry) = merge.next_entry() {
         let Entry::Event(event) = entry.expect("no damage") else { continue };
         events += 1;
-        sum = sum.wrapping_add(event.timestamp().unwrap_or_default() as u64);
-        for scope in [Scope::StreamContext, Scope::EventContext, Scope::Payload] {
-            event.visit(scope, |item| {
-                sum = sum.wrapping_add(match item {
-                    Item::Unsigned(_, value) => value,
-                    Item::Signed(_, value) => value as u64,
-                    Item::Text(bytes) => bytes.len() as u64 + u64::from(bytes.first().copied().unwrap_or_default()),
-                    _ => 0,
-                });
-            });
-        }
+        look(&event, &mut sum);
     }
     black_box(sum);
     (events, start.elapsed())
+}
+
+/// Adds what an event has to a sum.
+fn look(event: &Event<'_>, sum: &mut u64) {
+    *sum = sum.wrapping_add(event.timestamp().unwrap_or_default() as u64);
+    for scope in [Scope::StreamContext, Scope::EventContext, Scope::Payload] {
+        event.visit(scope, |item| {
+            *sum = sum.wrapping_add(match item {
+                Item::Unsigned(_, value) => value,
+                Item::Signed(_, value) => value as u64,
+                Item::Text(bytes) => bytes.len() as u64 + u64::from(bytes.first().copied().unwrap_or_default()),
+                _ => 0,
+            });
+        });
+    }
+}
+
+/// As [`decode`], packet by packet on all cores.
+fn decode_parallel(path: &Path, events: u64) -> Duration {
+    let start = Instant::now();
+    let trace = Trace::open(path).expect("a trace");
+    let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let counts = parallel::fold(
+        [&trace],
+        threads,
+        || (0u64, 0u64),
+        |(count, sum), part| {
+            let Part::Packet(packet, _) = part else { panic!("damage") };
+            let mut events = packet.events();
+            while let Some(event) = events.next_event() {
+                *count += 1;
+                look(&event.expect("no damage"), sum);
+            }
+        },
+    );
+    assert_eq!(counts.iter().map(|(count, _)| count).sum::<u64>(), events, "every event arrives");
+    black_box(counts);
+    start.elapsed()
 }
 
 fn text(path: &Path) -> Duration {

@@ -9,6 +9,7 @@
 //! | read one stream packet by packet | [`Trace::packets`], [`Packet::events`] |
 //! | read one field of many events | [`Field::find`], [`Event::get`] |
 //! | read every field | [`Event::visit`], or [`Event::value`] where there is no hurry |
+//! | read packets on all cores, in any order | [`parallel::fold`] |
 //! | decode a packet in memory, of a [`Schema`](crate::schema::Schema) that was never written | [`Decoder`] |
 //!
 //! An event is a view of its packet, a few words to copy. Finding it checks that it is whole; nothing is allocated or converted
@@ -57,6 +58,7 @@ mod field;
 mod file;
 mod merge;
 mod packet;
+pub mod parallel;
 mod stream;
 mod trace;
 mod value;

@@ -10,6 +10,7 @@ use crate::session::Session;
 use crate::sys;
 use std::path::PathBuf;
 use std::sync::Arc;
+use trace_ctf::metadata::Format;
 use trace_registry::sync::{AtomicU64, Ordering};
 
 /// Memory of a session whose builder names none, in bytes.
@@ -73,6 +74,7 @@ pub struct Builder {
     pub(crate) memory: u64,
     pub(crate) sub_buffer: Option<u32>,
     pub(crate) output: Output,
+    pub(crate) format: Format,
     pub(crate) context: Context,
     pub(crate) sensitive: bool,
     pub(crate) clock: Clock,
@@ -99,6 +101,7 @@ impl Builder {
             memory: MEMORY,
             sub_buffer: None,
             output: Output::Default,
+            format: Format::default(),
             context: Context::default(),
             sensitive: false,
             clock: Clock::default(),
@@ -134,6 +137,12 @@ impl Builder {
     /// Sets the size of the sub-buffers, in bytes: a power of two from 4 KiB to 4 MiB. By default an eighth of a ring.
     pub fn sub_buffer(mut self, bytes: u32) -> Builder {
         self.sub_buffer = Some(bytes);
+        self
+    }
+
+    /// Sets the form of the trace's metadata: CTF 1.8 at first, which every reader understands. The streams are the same.
+    pub fn format(mut self, format: Format) -> Builder {
+        self.format = format;
         self
     }
 

@@ -65,7 +65,7 @@ impl Consumer {
             let problem = format!("process {} consumes them", other.pid());
             Error::io("cannot take", &rings, io::Error::new(io::ErrorKind::ResourceBusy, problem))
         })?;
-        let sink = Directory::create(output, &schema.trace, Some(now_ns()))?;
+        let sink = Directory::create(output, &schema.trace, trace_ctf::metadata::Format::default(), Some(now_ns()))?;
         let delivery = Delivery::new(reader, schema.trace, false, Box::new(sink), None);
         let mut consumer = Consumer { delivery, journal, read: 0, described: HashSet::new(), holder };
         consumer.describe()?;

@@ -45,3 +45,4 @@ pub use ring_buffer::Losses;
 pub use session::{Recorder, Session};
 pub use snapshot::{Covered, Receipt};
 pub use statistics::{RuleState, Statistics};
+pub use trace_ctf::metadata::Format;

@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use trace_ctf::index;
-use trace_ctf::metadata;
+use trace_ctf::metadata::Format;
 use trace_ctf::packet::{self, PacketHeader};
 use trace_ctf::schema as ctf;
 
@@ -94,12 +94,13 @@ pub(crate) struct Directory {
     uuid: [u8; 16],
     /// When the recording began: the time of each stream's opening packet. `None`: a stream begins with its first packet.
     origin_ns: Option<u64>,
+    format: Format,
     metadata: Appended,
     streams: HashMap<StreamId, StreamFile>,
 }
 
 impl Directory {
-    pub(crate) fn create(path: &Path, trace: &ctf::Trace, origin_ns: Option<u64>) -> Result<Directory> {
+    pub(crate) fn create(path: &Path, trace: &ctf::Trace, format: Format, origin_ns: Option<u64>) -> Result<Directory> {
         let cannot = |e: io::Error| Error::io("cannot create the trace directory", path, e);
         let path = std::path::absolute(path).map_err(cannot)?;
         let mut made = Made(Vec::new());
@@ -118,10 +119,10 @@ impl Directory {
         made.0.push(file.clone());
         let mut metadata = Appended::new(metadata);
         metadata
-            .append(metadata::head(trace).as_bytes())
+            .append(format.head(trace).as_bytes())
             .map_err(|e| Error::io("cannot write the metadata of the trace", &file, e))?;
         made.0.clear();
-        Ok(Directory { path, directory, index, uuid: trace.uuid, origin_ns, metadata, streams: HashMap::new() })
+        Ok(Directory { path, directory, index, uuid: trace.uuid, origin_ns, format, metadata, streams: HashMap::new() })
     }
 }
 
@@ -181,7 +182,7 @@ impl Sink for Directory {
     }
 
     fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
-        let sections: String = classes.iter().map(metadata::event).collect();
+        let sections: String = classes.iter().map(|class| self.format.event(class)).collect();
         self.metadata
             .append(sections.as_bytes())
             .map_err(|source| Kind::Output { path: self.path.join("metadata"), source }.into())

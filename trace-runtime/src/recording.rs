@@ -181,7 +181,7 @@ impl Recording {
         let sink: Box<dyn Sink> = match &path {
             None if is_elsewhere => Box::new(Elsewhere),
             None => Box::new(Printer::new(&trace)?),
-            Some(path) => Box::new(Directory::create(path, &trace, Some(origin_ns))?),
+            Some(path) => Box::new(Directory::create(path, &trace, builder.format, Some(origin_ns))?),
         };
         let reader =
             core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;

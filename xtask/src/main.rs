@@ -97,8 +97,8 @@ enum Verb {
     },
     /// How quickly a trace is read, beside babeltrace2 on the same trace in the same run.
     ///
-    /// `decode` looks at every field of every event in the order of time, on one core; `text` writes babeltrace2's lines, to
-    /// memory. `x_babeltrace2` compares with `--component sink.utils.dummy`, and with its text to /dev/null; both whole runs,
+    /// `decode` looks at every field of every event in the order of time, on one core, `parallel` packet by packet on all of
+    /// them; `text` writes babeltrace2's lines, to memory. `x_babeltrace2` compares with `--component sink.utils.dummy`, and with its text to /dev/null; both whole runs,
     /// from opening the trace. The figures are the best of five rounds.
     BenchRead {
         /// Print one JSON object per line.

@@ -97,7 +97,7 @@ impl Packets {
 
     /// Leaves out packets that end before a time or begin at another or later, in nanoseconds from the Unix epoch.
     ///
-    /// Only their headers are read. What was lost before the first packet that is given is not told.
+    /// Only their headers are read. What was lost is told with the packet behind it, if that begins between the times.
     #[must_use]
     pub fn between(self, from: Option<i64>, to: Option<i64>) -> Self {
         Self { from, to, ..self }
@@ -162,6 +162,8 @@ impl Packets {
             open.place.offset = open.place.offset.saturating_add(size).min(open.length);
             match bytes {
                 Some(bytes) => return Ok(Some(Packet::new(&self.trace, bytes, place, opening))),
+                // The packets of a stream follow each other in time.
+                None if is_late => self.stop(),
                 None => self.previous = Some((opening.info, end)),
             }
         }
@@ -233,7 +235,10 @@ impl Iterator for Packets {
         loop {
             match self.read() {
                 Ok(Some(packet)) => {
-                    let losses = self.losses(&packet);
+                    let mut losses = self.losses(&packet);
+                    if self.from.is_some_and(|from| packet.span().0.is_none_or(|begin| begin < from)) {
+                        losses.clear();
+                    }
                     return Some(Ok((packet, losses)));
                 }
                 Ok(None) => match self.open() {

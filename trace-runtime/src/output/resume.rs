@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use trace_ctf::index;
-use trace_ctf::metadata;
+use trace_ctf::metadata::Format;
 use trace_ctf::packet::{self, PacketHeader};
 use trace_ctf::schema as ctf;
 
@@ -35,20 +35,20 @@ impl Directory {
             Err(error) => return Err(Error::io("cannot read the trace directory", path, error)),
         };
         if is_empty {
-            let mut directory = Directory::create(path, &schema.trace, Some(origin_ns))?;
+            let mut directory = Directory::create(path, &schema.trace, Format::default(), Some(origin_ns))?;
             directory.describe(schema.events())?;
             return Ok((directory, 0));
         }
         let cannot = |e: io::Error| Error::io("cannot continue the trace", path, e);
         let path = std::path::absolute(path).map_err(cannot)?;
-        check_identity(&path, schema).map_err(cannot)?;
+        let format = format_of(&path, schema).map_err(cannot)?;
         let directory = open_directory(&path).map_err(cannot)?;
         match rustix::fs::mkdirat(&*directory, "index", Mode::RWXU) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(cannot(error.into())),
         }
         let index = open_directory(&path.join("index")).map_err(cannot)?;
-        let metadata = rewrite_metadata(&directory, schema).map_err(cannot)?;
+        let metadata = rewrite_metadata(&directory, schema, format).map_err(cannot)?;
         let mut streams = HashMap::new();
         let mut cut = 0;
         for entry in std::fs::read_dir(&path).map_err(cannot)?.flatten() {
@@ -64,7 +64,8 @@ impl Directory {
                 streams.insert(stream, file);
             }
         }
-        Ok((Directory { path, directory, index, uuid: schema.trace.uuid, origin_ns: Some(origin_ns), metadata, streams }, cut))
+        let (uuid, origin_ns) = (schema.trace.uuid, Some(origin_ns));
+        Ok((Directory { path, directory, index, uuid, origin_ns, format, metadata, streams }, cut))
     }
 }
 
@@ -78,17 +79,19 @@ impl StreamId {
     }
 }
 
-/// A trace directory that is not of this schema is not touched.
-fn check_identity(path: &Path, schema: &ctf::Schema) -> io::Result<()> {
+/// The form of the metadata at `path`. A trace directory that is not of this schema is not touched.
+fn format_of(path: &Path, schema: &ctf::Schema) -> io::Result<Format> {
     let found = match std::fs::read(path.join("metadata")) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
-    let head = metadata::head(&schema.trace);
-    // The process may have ended while it wrote this file, its first.
-    if found.starts_with(head.as_bytes()) || head.as_bytes().starts_with(&found) && !has_streams(path) {
-        return Ok(());
+    for format in [Format::Ctf18, Format::Ctf2] {
+        let head = format.head(&schema.trace);
+        // The process may have ended while it wrote this file, its first.
+        if found.starts_with(head.as_bytes()) || head.as_bytes().starts_with(&found) && !has_streams(path) {
+            return Ok(format);
+        }
     }
     let problem = "something else lies there now; choose another place for the recovered trace";
     Err(io::Error::new(io::ErrorKind::AlreadyExists, problem))
@@ -99,11 +102,11 @@ fn has_streams(path: &Path) -> bool {
     std::fs::read_dir(path).into_iter().flatten().flatten().any(is_stream)
 }
 
-fn rewrite_metadata(directory: &File, schema: &ctf::Schema) -> io::Result<Appended> {
+fn rewrite_metadata(directory: &File, schema: &ctf::Schema, format: Format) -> io::Result<Appended> {
     // Left by a recovery that was ended itself.
     let _ = rustix::fs::unlinkat(directory, UNFINISHED, AtFlags::empty());
     let mut metadata = Appended::new(create_file(directory, UNFINISHED)?);
-    metadata.append(metadata::write(schema).as_bytes())?;
+    metadata.append(format.write(schema).as_bytes())?;
     rustix::fs::renameat(directory, UNFINISHED, directory, "metadata")?;
     Ok(metadata)
 }
