@@ -29,6 +29,7 @@ pub(crate) fn run() -> Result<Tally> {
         .tests()?;
 
     tally += memory_checks()?;
+    tally += debugger(&metadata)?;
     Ok(tally)
 }
 
@@ -52,6 +53,32 @@ fn memory_checks() -> Result<Tally> {
             .check()?;
     }
     Ok(tally)
+}
+
+/// Steps instruction by instruction through appends of an example, which aborts their sequences; the example then checks that each
+/// of its records is there.
+fn debugger(metadata: &Metadata) -> Result<Tally> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Ok(Tally::default());
+    }
+    let commands = [
+        "set debuginfod enabled off",
+        "rbreak ^ringtrace_append.*_os_.*_cpu",
+        "run",
+        "delete",
+        "set scheduler-locking on",
+        "stepi 2000",
+        "set scheduler-locking off",
+        "continue",
+    ];
+    let dir = tempfile::tempdir()?;
+    Cmd::new("gdb")
+        .args(["-nx", "-batch", "-return-child-result"])
+        .args(commands.iter().flat_map(|command| ["-ex", command]))
+        .arg(metadata.target("debug/examples/ring_buffer"))
+        .dir(dir.path())
+        .limit(EXAMPLE_LIMIT)
+        .check()
 }
 
 fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Cmd {
