@@ -252,3 +252,25 @@ fn exports_hold_every_event() {
     fail(&["export", "--to", "perfetto", "-o", "nowhere/a"], 1, &["nowhere/a: "], here);
     fail(&["export", "--to", "perfetto", "--flow", "idd", "-o", "a"], 1, &["did you mean id or tid?"], here);
 }
+
+#[test]
+fn a_report_is_one_page_with_everything() {
+    let (here, events) = here();
+    let here = here.path();
+    succeed(&["report", "shop.ringtrace", "-o", "report.html"], here);
+    let page = std::fs::read_to_string(here.join("report.html")).unwrap();
+    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains(" src="), "nothing from a network");
+    let begin = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let data: Value = serde_json::from_str(&page[begin..begin + page[begin..].find("</script>").unwrap()]).unwrap();
+    let threads = data["threads"].as_array().unwrap();
+    let count = |thread: &Value| thread["events"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum::<u64>();
+    assert_eq!(threads.iter().map(count).sum::<u64>(), events);
+    assert_eq!(data["slices"].as_array().unwrap().len() as u64, 2 * REQUESTS);
+    assert_eq!(data["slices"][0][1], 149_000);
+    for part in
+        ["worker-0 4201", "<td>shop:request</td><td class=\"n\">100</td>", "shop:cache_lookup.bytes", "0 discarded events"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    fail(&["report", "shop.ringtrace", "-o", "nowhere/report.html"], 1, &["nowhere/report.html: "], here);
+}

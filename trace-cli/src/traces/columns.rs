@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use trace_ctf::declared::{EventClass, Member, StreamClass, Type};
-use trace_ctf::reader::{Event, Field, Scalar};
+use trace_ctf::reader::{Event, Field, Scalar, Scope};
 use trace_registry::registry::near;
 
 use super::source::{Class, there_are};
@@ -45,6 +45,11 @@ impl Column {
     pub(super) fn anywhere(name: &str, classes: &[(&StreamClass, &EventClass)]) -> Self {
         let find = |(stream, class): &(&StreamClass, &EventClass)| Some((Class::of(class), find(stream, class, name)?));
         Self { name: name.to_owned(), fields: classes.iter().filter_map(find).collect(), last: None }
+    }
+
+    /// Whether it is of the events themselves, and not of their context.
+    pub(super) fn is_payload(&self) -> bool {
+        self.fields.values().any(|field| field.scope() == Scope::Payload)
     }
 
     pub(super) fn is_of(&self, class: &EventClass) -> bool {

@@ -17,6 +17,7 @@ mod json;
 mod latency;
 mod names;
 mod open;
+mod report;
 mod slices;
 mod source;
 mod stats;
@@ -43,6 +44,7 @@ pub(crate) enum Verb {
     Check(check::Arguments),
     Export(export::Arguments),
     Trim(trim::Arguments),
+    Report(report::Arguments),
 }
 
 impl Verb {
@@ -56,6 +58,7 @@ impl Verb {
             Self::Latency(arguments) => latency::run(arguments, common),
             Self::Tree(arguments) => tree::run(arguments, common),
             Self::Check(arguments) => check::run(arguments, common),
+            Self::Report(arguments) => report::run(arguments, common),
             Self::Trim(arguments) => trim::run(arguments, common),
             Self::Export(arguments) => export::run(arguments, common),
             Self::Diff(arguments) => diff::run(arguments, common),
