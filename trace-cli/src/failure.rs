@@ -103,7 +103,7 @@ pub(crate) fn remedy(error: &trace_ctf::Error) -> &'static str {
     } else if error.is_io() {
         "check that it exists and that you may read it"
     } else if error.is_unsupported() {
-        "this program reads plain CTF 1.8 metadata; babeltrace2 may read the trace"
+        "the metadata have a form that this program does not read; babeltrace2 may read the trace"
     } else if error.is_truncated() {
         "its writer ended inside this packet; every event that is whole was read"
     } else if error.is_corrupt() {

@@ -97,7 +97,8 @@ impl Packets {
 
     /// Leaves out packets that end before a time or begin at another or later, in nanoseconds from the Unix epoch.
     ///
-    /// Only their headers are read. What was lost is told with the packet behind it, if that begins between the times.
+    /// Only their headers are read. What was lost is told with the packet that counts it, if that is given: some of it may have
+    /// come before `from`.
     #[must_use]
     pub fn between(self, from: Option<i64>, to: Option<i64>) -> Self {
         Self { from, to, ..self }
@@ -235,10 +236,7 @@ impl Iterator for Packets {
         loop {
             match self.read() {
                 Ok(Some(packet)) => {
-                    let mut losses = self.losses(&packet);
-                    if self.from.is_some_and(|from| packet.span().0.is_none_or(|begin| begin < from)) {
-                        losses.clear();
-                    }
+                    let losses = self.losses(&packet);
                     return Some(Ok((packet, losses)));
                 }
                 Ok(None) => match self.open() {
