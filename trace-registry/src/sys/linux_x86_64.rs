@@ -171,12 +171,12 @@ pub fn cpu_id() -> u32 {
     unsafe { cpu_id_at(rseq_offset()) }
 }
 
-/// Start of a restartable sequence. Operands of the block: `off` ([`rseq_offset`]) and a scratch register `tmp`.
+/// What describes a restartable sequence whose text follows.
 ///
-/// Labels: 22 start, 55 end, 44 abort handler, 77 descriptor. `jne 44f` (any jump to 44) refuses.
+/// Labels: 22 start, 55 end, 44 abort handler, 77 descriptor.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! rseq_enter {
+macro_rules! rseq_sections {
     () => {
         concat!(
             ".pushsection __rseq_cs, \"aw\"\n",
@@ -192,6 +192,19 @@ macro_rules! rseq_enter {
             ".pushsection __rseq_exit_point_array, \"aw\"\n",
             ".quad 22f, 44f\n",
             ".popsection\n",
+        )
+    };
+}
+
+/// Start of a restartable sequence. Operands of the block: `off` ([`rseq_offset`]) and a scratch register `tmp`.
+///
+/// Labels: those of [`rseq_sections!`](crate::rseq_sections). `jne 44f` (any jump to 44) refuses.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! rseq_enter {
+    () => {
+        concat!(
+            $crate::rseq_sections!(),
             "lea {tmp}, [rip + 77b]\n",
             "mov qword ptr fs:[{off} + 8], {tmp}\n",
             "22:\n",
@@ -304,18 +317,7 @@ macro_rules! count_in_sequence {
     ($word:literal) => {
         concat!(
             "mov r8, qword ptr [rip + {state} + {rseq_offset}]\n",
-            ".pushsection __rseq_cs, \"aw\"\n",
-            ".balign 32\n",
-            "77:\n",
-            ".long 0, 0\n",
-            ".quad 22f, 55f - 22f, 44f\n",
-            ".popsection\n",
-            ".pushsection __rseq_cs_ptr_array, \"aw\"\n",
-            ".quad 77b\n",
-            ".popsection\n",
-            ".pushsection __rseq_exit_point_array, \"aw\"\n",
-            ".quad 22f, 44f\n",
-            ".popsection\n",
+            crate::rseq_sections!(),
             "lea r10, [rip + 77b]\n",
             "mov qword ptr fs:[r8 + 8], r10\n",
             "22:\n",

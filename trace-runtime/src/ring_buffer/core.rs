@@ -207,7 +207,6 @@ impl Core {
             table: self.table.as_ptr(),
             entries: u32::try_from(self.table.len()).unwrap_or(0),
             id,
-            rseq_offset: sequence::rseq_offset(),
             // RB-9: never 0, which is what a forked child would compare it with.
             generation: if generation == 0 { u64::MAX } else { generation },
             reach: reach as u64,

@@ -22,7 +22,7 @@ mod portable;
 pub(super) use portable::*;
 
 use crate::clock::Calibration;
-use core::mem::{offset_of, size_of};
+use core::mem::size_of;
 use trace_registry::field::Piece;
 use trace_registry::sync::{AtomicPtr, AtomicU64};
 
@@ -58,7 +58,7 @@ const _: () = assert!(size_of::<PerCpu>() == 64);
 ///
 /// It is made by [`Core::appender`](super::Core::appender), and copied at will.
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Appender {
     /// By CPU or concurrency ID.
     pub(super) table: *const PerCpu,
@@ -66,8 +66,6 @@ pub struct Appender {
     pub(super) entries: u32,
     /// Event ID.
     pub(super) id: u32,
-    /// Distance of the rseq area from the thread pointer; the same for all threads, and set once (SYS-2).
-    pub(super) rseq_offset: isize,
     /// The generation for which it was made.
     pub(super) generation: u64,
     /// Payload in words: what must fit behind the position, less 1.
@@ -82,7 +80,7 @@ pub struct Appender {
     pub(super) slow: AppendPieces,
 }
 
-const _: () = assert!(size_of::<Appender>() == 64 && offset_of!(Appender, slow) == 56);
+const _: () = assert!(size_of::<Appender>() == 64);
 
 // SAFETY: it is a number of constants; what `table` points to is read by sequences and through atomics (RB-1).
 unsafe impl Send for Appender {}

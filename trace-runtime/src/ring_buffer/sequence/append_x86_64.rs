@@ -16,7 +16,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use trace_registry::field::Piece;
 use trace_registry::sys::SIGNATURE;
-use trace_registry::{mutated_asm, read_side};
+use trace_registry::{mutated_asm, read_side, rseq_sections};
 
 /// What the extended form returns.
 #[repr(C)]
@@ -53,19 +53,6 @@ macro_rules! function {
             ".long {signature}",
             "44:",
             $($aborted,)*
-            ".popsection",
-            // The sections are those of `rseq_enter!`.
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "77:",
-            ".long 0, 0",
-            ".quad 22b, 55b - 22b, 44b",
-            ".popsection",
-            ".pushsection __rseq_cs_ptr_array, \"aw\"",
-            ".quad 77b",
-            ".popsection",
-            ".pushsection __rseq_exit_point_array, \"aw\"",
-            ".quad 22b, 44b",
             ".popsection",
             table = const offset_of!(Appender, table),
             entries = const offset_of!(Appender, entries),
@@ -108,7 +95,8 @@ macro_rules! start {
         concat!(
             "mov r11, qword ptr [rip + {state} + {rseq_offset}]\n",
             mutated_asm!(index_read_before ["mov r8d, dword ptr fs:[r11 + {index_at}]", "mov r10d, 4000", "19:", "dec r10d", "jnz 19b"] else []),
-            "lea rdx, [rip + 77f]\n",
+            rseq_sections!(),
+            "lea rdx, [rip + 77b]\n",
             "mov qword ptr fs:[r11 + 8], rdx\n",
             "22:\n",
             mutated_asm!(unrestarted ["mov qword ptr fs:[r11 + 8], 0"] else []),

@@ -8,8 +8,7 @@ use crate::clock::Calibration;
 use crate::ring_buffer::{ClockKind, Config, Placement};
 use core::arch::asm;
 use core::mem::offset_of;
-pub(in crate::ring_buffer) use trace_registry::sys::rseq_offset;
-use trace_registry::sys::{ThreadBlock, cpu_id};
+use trace_registry::sys::{ThreadBlock, cpu_id, rseq_offset};
 use trace_registry::{rseq_enter, rseq_leave};
 
 /// Where the rseq area holds the index of the buffer.

@@ -13,10 +13,6 @@ pub(in crate::ring_buffer) fn index_by(_: Placement) -> Option<u32> {
     None
 }
 
-pub(in crate::ring_buffer) fn rseq_offset() -> isize {
-    0
-}
-
 pub(in crate::ring_buffer) fn has_mm_cid() -> bool {
     false
 }
