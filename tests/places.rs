@@ -38,31 +38,44 @@ fn session(name: &str, rules: &str, path: &Path) -> Session {
 }
 
 static INTERRUPTIONS: AtomicU64 = AtomicU64::new(0);
-static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_alarm(_: libc::c_int) {
     interrupted(INTERRUPTIONS.fetch_add(1, Ordering::SeqCst));
-    HANDLED.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Runs `work` in a thread that is interrupted every 200 us, by a timer of its own. At the end no handler runs or will run.
+#[expect(unsafe_code, reason = "timer_create")]
+fn interrupted_while<R>(work: impl FnOnce() -> R) -> R {
+    let every = libc::timespec { tv_sec: 0, tv_nsec: 200_000 };
+    // SAFETY: the timer is deleted by the thread that made it and is told; the structures are valid when they are zero.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_THREAD_ID, libc::SIGALRM);
+        event.sigev_notify_thread_id = libc::gettid();
+        let mut timer = std::mem::zeroed();
+        assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer), 0);
+        let times = libc::itimerspec { it_interval: every, it_value: every };
+        assert_eq!(libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()), 0);
+        let result = work();
+        // What is pending is handled when this system call returns, so before this function does.
+        assert_eq!(libc::timer_delete(timer), 0);
+        result
+    }
 }
 
 #[test]
-#[expect(unsafe_code, reason = "sigaction and setitimer")]
+#[expect(unsafe_code, reason = "sigaction")]
 fn from_a_signal_handler() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("trace");
     let session = session("signal", "places:worked; places:interrupted", &path);
-    let set_timer = |us| {
-        let every = libc::timeval { tv_sec: 0, tv_usec: us };
-        // SAFETY: the handler is async-signal-safe: that is what is tested.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_alarm as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
-            libc::setitimer(libc::ITIMER_REAL, &libc::itimerval { it_interval: every, it_value: every }, std::ptr::null_mut());
-        }
-    };
-    set_timer(50);
+    // SAFETY: the handler is async-signal-safe: that is what is tested.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_alarm as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()), 0);
+    }
     let rounds: u64 = std::thread::scope(|scope| {
         let work = |thread| {
             move || {
@@ -79,16 +92,9 @@ fn from_a_signal_handler() {
                 round
             }
         };
-        let threads: Vec<_> = (0..4).map(|t| scope.spawn(work(t))).collect();
+        let threads: Vec<_> = (0..4).map(|t| scope.spawn(move || interrupted_while(work(t)))).collect();
         threads.into_iter().map(|t| t.join().expect("a thread panicked")).sum()
     });
-    set_timer(0);
-    // A pending signal is thrown away; a handler that was interrupted itself is waited for.
-    // SAFETY: concerns the disposition of one signal.
-    unsafe { libc::signal(libc::SIGALRM, libc::SIG_IGN) };
-    while HANDLED.load(Ordering::SeqCst) != INTERRUPTIONS.load(Ordering::SeqCst) {
-        std::thread::yield_now();
-    }
     let statistics = session.stop().expect("it stops");
     let contents = common::read_by_both(&path);
     assert!(INTERRUPTIONS.load(Ordering::Relaxed) > 100);

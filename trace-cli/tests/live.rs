@@ -71,7 +71,6 @@ fn program() {
 fn a_program_is_listed_with_what_can_be_traced_in_it() {
     let place = Place::new();
     let program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     let listed = &place.json(&["ps"])[0]["process"];
     assert_eq!((listed["pid"].as_u64(), listed["tracepoints"].as_u64()), (Some(program.pid().into()), Some(3)));
     let table = place.succeed(&["ps"]);
@@ -119,7 +118,6 @@ fn numbers(place: &Place, trace: &str) -> Vec<u64> {
 fn rules_change_while_it_runs_and_the_trace_holds_exactly_what_they_select() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     let created = place.succeed(&["session", "create", "all", "-r", "live:*", "-o", "all"]);
     assert!(created.contains("session all created, 2 probes matched"), "{created}");
     place.succeed(&["session", "create", "some", "-o", "some", "--overwrite", "--memory", "4M"]);
@@ -156,7 +154,6 @@ fn rules_change_while_it_runs_and_the_trace_holds_exactly_what_they_select() {
 fn enable_alone_begins_the_default_session() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     program.tell("count 10");
     let said = text(&place.run(&["enable", "counted"]).stderr);
     assert!(said.contains("recording into ") && said.contains("session destroy default"), "{said}");
@@ -174,7 +171,6 @@ fn enable_alone_begins_the_default_session() {
 fn a_recording_ends_with_the_command() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     let sessions = || place.json(&["ps"])[0]["process"]["sessions"].as_array().map_or(0, Vec::len);
     // By its own limit.
     let line = place.json(&["record", "counted", "--for", "1ms", "-o", "short"]);
@@ -209,7 +205,6 @@ fn a_recording_ends_with_the_command() {
 fn another_process_consumes_and_outlives_the_program() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     let recording = |trace: &str, more: &[&str]| {
         let arguments = [&["record", "live:*", "--external", "--json", "-o", trace][..], more].concat();
         let recording = place.ringtrace(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -268,7 +263,6 @@ fn images(place: &Place) -> Vec<trace_control::place::Image> {
 fn hits_are_counted_while_somebody_looks() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     let mut command = place.ringtrace(&["list", "counted", "--hits", "1s", "--json"]);
     let looking = command.stdout(Stdio::piped()).spawn().expect("it starts");
     program.tell("loop 2");
@@ -282,7 +276,6 @@ fn hits_are_counted_while_somebody_looks() {
 fn several_processes_are_told_apart() {
     let place = Place::new();
     let mut programs = [Program::start(&place, PROGRAM), Program::start(&place, PROGRAM)];
-    eventually("the agents listen", || place.json(&["ps"]).len() == 2);
     let pids = programs.each_ref().map(|p| p.pid().to_string());
     let (code, message) = place.fail(&["status"]);
     assert!(code == 4 && pids.iter().all(|pid| message.contains(pid)) && message.contains("-p"), "{message}");
@@ -317,7 +310,6 @@ fn what_cannot_be_done_says_why() {
     assert!(code == 1 && message.contains("closed to others"), "{message}");
     std::fs::set_permissions(place.runtime(), std::fs::Permissions::from_mode(0o700)).expect("its mode");
     let _program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     place.succeed(&["session", "create", "taken", "-o", "taken"]);
     for (arguments, phrases) in [
         (&["session", "create", "taken"][..], &["a session called `taken` exists already"][..]),
@@ -345,7 +337,6 @@ fn what_cannot_be_done_says_why() {
 fn a_program_that_closes_all_descriptors_stays_reachable() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     program.tell("close");
     eventually("the agent listens again", || place.run(&["ps", "--json"]).stdout.contains(&b'{'));
     place.succeed(&["session", "create", "-r", "counted", "-o", "after"]);

@@ -172,7 +172,6 @@ fn off_means_off() {
 fn sessions_are_saved_and_made_again() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     let options = ["-m", "6M", "--overwrite", "--context", "vtid,cpu", "--clock", "os", "--sub-buffer", "16K"];
     place.succeed(&[&["session", "create", "saved", "-r", "setup:*; !setup:fragile", "-o", "first"][..], &options].concat());
     place.succeed(&["config", "save", "sessions.toml"]);
@@ -190,7 +189,6 @@ fn sessions_are_saved_and_made_again() {
     assert_eq!(read_by_both(&trace).events(), 2);
 
     let _program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     for (content, phrase) in [
         ("[[session]]\nname = 'a'\nmemroy = 5\n", "memroy"),
         ("[[session]]\nname = 'a'\nmemory = 'lots'\n", "session a: `lots` is no size"),
@@ -206,7 +204,6 @@ fn sessions_are_saved_and_made_again() {
 fn why_names_what_is_missing() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     let why = |event: &str, code: i32| {
         let output = place.run(&["why", event, "--for", "10ms"]);
         let said = text(&output.stdout);
@@ -255,7 +252,6 @@ fn looking_ended(child: &std::process::Child) -> bool {
 fn the_doctor_sees_what_is_wrong() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     let output = place.run(&["doctor"]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");

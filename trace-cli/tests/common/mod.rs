@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
+use trace_control::place::{Image, images};
 
 /// A run-time directory of its own, in memory, so that rings can be in it, and a directory to work in.
 pub struct Place {
@@ -95,11 +96,12 @@ pub fn is_program(name: &str) -> bool {
 }
 
 impl Program {
-    /// Starts it. It must say `ready`.
+    /// Starts it. It must say `ready`, and its agent answers, unless it is off.
     pub fn start(place: &Place, name: &str) -> Program {
         Program::start_with(place, name, &[])
     }
 
+    /// The same, with this environment.
     pub fn start_with(place: &Place, name: &str, environment: &[(&str, &str)]) -> Program {
         let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));
         command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, name);
@@ -108,6 +110,11 @@ impl Program {
         let (input, output) = (child.stdin.take(), child.stdout.take().expect("its output"));
         let mut program = Program { child, input, output: BufReader::new(output) };
         program.expect("ready");
+        // `init()` waits for nothing, so the agent may come later.
+        let answers = |image: &Image| image.name.pid == program.pid() && image.connect().is_ok();
+        if !environment.contains(&("RINGTRACE", "off")) {
+            eventually("the agent answers", || images(&place.runtime()).expect("the base").iter().any(answers));
+        }
         program
     }
 
