@@ -299,7 +299,7 @@ fn run(case: &Case, path: &Path) {
         "{kinds:?}"
     );
     assert_eq!((contents.events(), contents.discarded), (expected, 0));
-    assert_eq!(contents.values("agreement:texts", "text")[0], "one");
+    assert!(contents.values("agreement:texts", "text").iter().any(|text| text == "one"));
     let mut numbers = contents.numbers("agreement:number", "i");
     numbers.sort_unstable();
     assert_eq!(numbers, (0..ROUNDS).flat_map(|i| std::iter::repeat_n(i, case.threads as usize)).collect::<Vec<_>>());
