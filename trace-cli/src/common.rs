@@ -2,6 +2,9 @@
 
 use std::io::{self, IsTerminal as _};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use trace_ctf::metadata::Format;
+
 /// Options that every verb takes, before or behind its name.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Common {
@@ -19,6 +22,11 @@ enum Color {
     Auto,
     Always,
     Never,
+}
+
+/// Reads the name of a form of metadata.
+pub(crate) fn format_parser() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(["ctf1.8", "ctf2"]).try_map(|name| name.parse())
 }
 
 impl Common {

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use common::{Place, Program, eventually, is_program, orders, text};
 use ringtrace::{Session, probe, tracepoint};
+use trace_ctf::metadata::Format;
 use traces::read_by_both;
 
 #[tracepoint(record)]
@@ -172,7 +173,8 @@ fn off_means_off() {
 fn sessions_are_saved_and_made_again() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
-    let options = ["-m", "6M", "--overwrite", "--context", "vtid,cpu", "--clock", "os", "--sub-buffer", "16K"];
+    let options =
+        ["-m", "6M", "--overwrite", "--context", "vtid,cpu", "--clock", "os", "--sub-buffer", "16K", "--format", "ctf2"];
     place.succeed(&[&["session", "create", "saved", "-r", "setup:*; !setup:fragile", "-o", "first"][..], &options].concat());
     place.succeed(&["config", "save", "sessions.toml"]);
     place.succeed(&["session", "destroy", "saved"]);
@@ -182,22 +184,70 @@ fn sessions_are_saved_and_made_again() {
     assert_eq!((&before["memory"], &before["sub_buffer"]), (&(6 << 20).into(), &(16 << 10).into()));
     assert_eq!((&before["clock"], &before["context"]), (&"os".into(), &serde_json::json!(["vtid", "cpu"])));
     assert_eq!((&before["overwrite"], &before["rules"]), (&true.into(), &serde_json::json!(["setup:*", "!setup:fragile"])));
+    let snapshot = place.json(&["snapshot", "saved"])[0]["snapshot"]["path"].as_str().map(std::path::PathBuf::from);
     place.succeed(&["session", "destroy", "saved"]);
     program.end();
     let is_saved = |path: &std::path::PathBuf| path.to_string_lossy().contains("/saved-");
     let trace = std::fs::read_dir(place.here()).expect("it").flatten().map(|e| e.path()).find(is_saved).expect("a trace");
-    assert_eq!(read_by_both(&trace).events(), 2);
+    for trace in [&trace, &snapshot.expect("a path")] {
+        assert_eq!(format(trace), Format::Ctf2);
+    }
+    // What reads no CTF 2 reads it as CTF 1.8.
+    place.succeed(&["convert", trace.to_str().expect("text"), "-o", "older", "--format", "ctf1.8"]);
+    assert_eq!(read_by_both(&place.here().join("older")).events(), 2);
 
     let _program = Program::start(&place, PROGRAM);
     for (content, phrase) in [
         ("[[session]]\nname = 'a'\nmemroy = 5\n", "memroy"),
         ("[[session]]\nname = 'a'\nmemory = 'lots'\n", "session a: `lots` is no size"),
+        ("[[session]]\nname = 'a'\nformat = 'xml'\n", "no format is called `xml`; there are ctf1.8, ctf2"),
         ("", "no [[session]] in it"),
     ] {
         std::fs::write(place.here().join("wrong.toml"), content).expect("a file");
         let (code, message) = place.fail(&["config", "load", "wrong.toml"]);
         assert!(code == 1 && message.contains(phrase) && (content.is_empty() || message.contains("a")), "{message}");
     }
+}
+
+/// The form of a trace's metadata.
+fn format(trace: &std::path::Path) -> Format {
+    trace_ctf::reader::Trace::open(trace).expect("a trace").format()
+}
+
+#[test]
+fn every_way_to_record_takes_a_format() {
+    let place = Place::new();
+    let of = |trace: &str| (format(&place.here().join(trace)), place.succeed(&["view", trace, "--json"]).lines().count());
+    // With an event to end it: a recording of the command itself.
+    for (trace, more) in [("inside", &[][..]), ("outside", &["--external"])] {
+        let mut program = Program::start(&place, PROGRAM);
+        let arguments = [&["record", "counted", "--format", "ctf2", "-o", trace][..], more].concat();
+        let recording = place.ringtrace(&arguments).stdout(Stdio::null()).spawn().expect("it starts");
+        eventually("it records", || place.json(&["session", "show"]).iter().any(|shown| shown["session"]["recording"] == true));
+        // An external consumer has begun when its trace is there.
+        eventually("its trace is there", || place.here().join(trace).join("metadata").exists());
+        program.tell("fire");
+        program.end();
+        assert!(recording.wait_with_output().expect("it ends").status.success());
+        assert_eq!((format(&place.here().join(trace)), of(trace).1 > 0), (Format::Ctf2, true), "{trace}");
+    }
+    let begun = |environment: &str| {
+        let mut program = Program::start_with(&place, PROGRAM, &[("RINGTRACE", environment)]);
+        program.tell("fire");
+        program.end();
+    };
+    begun("counted; format ctf2; output new");
+    begun("counted; format ctf1.8; output old");
+    assert_eq!((of("new"), of("old").0), ((Format::Ctf2, of("old").1), Format::Ctf18));
+    let this = std::env::current_exe().expect("a path");
+    let mut run = place.ringtrace(&["run", "counted", "--format", "ctf2", "-o", "run", "--"]);
+    run.arg(this).args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM);
+    let mut child = run.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    child.stdin.take().expect("its input").write_all(b"fire\n").expect("it reads");
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(of("run").0, Format::Ctf2);
+    let wrong = place.run(&["record", "counted", "--format", "xml"]);
+    assert!(wrong.status.code() == Some(2) && text(&wrong.stderr).contains("ctf1.8, ctf2"), "{}", text(&wrong.stderr));
 }
 
 #[test]

@@ -398,6 +398,9 @@ pub struct SessionPlan {
     /// `fast`, `ordered` or `os`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
+    /// Form of the trace's metadata: `ctf1.8` or `ctf2`. None: `ctf1.8`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
     /// Records sensitive fields as they are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Metadata { path: Option<PathBuf>, line: u32, what: Cow<'static, str> },
     #[error("{file}line {line}: {what} is not supported", file = Prefix(path))]
     Unsupported { path: Option<PathBuf>, line: u32, what: Cow<'static, str> },
+    #[error("{0}")]
+    NoWord(Cow<'static, str>),
     #[error("invalid event class: {0}")]
     Schema(Cow<'static, str>),
     #[error("{place}: {what}")]
@@ -106,9 +108,10 @@ impl Error {
         matches!(*self.0, Kind::Metadata { .. })
     }
 
-    /// Whether the metadata is well-formed but uses a construct this reader does not know.
+    /// Whether the metadata is well-formed but uses a construct that this reader does not know, or that a form of metadata has no
+    /// word for.
     pub fn is_unsupported(&self) -> bool {
-        matches!(*self.0, Kind::Unsupported { .. })
+        matches!(*self.0, Kind::Unsupported { .. } | Kind::NoWord(_))
     }
 
     /// Whether an event class given by the caller cannot be expressed.

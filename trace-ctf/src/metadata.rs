@@ -13,6 +13,7 @@ use crate::schema::{
     Base, Clock, EnvValue, EventClass, EventHeader, Field, FieldClass, Label, Schema, Source, StreamClass, Trace, VariantOption,
 };
 
+mod convert;
 pub mod json;
 mod names;
 
@@ -30,11 +31,36 @@ pub enum Format {
 }
 
 impl Format {
+    /// `ctf1.8` or `ctf2`: what [`str::parse`] reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ctf18 => "ctf1.8",
+            Self::Ctf2 => "ctf2",
+        }
+    }
+
     /// The whole metadata.
     pub fn write(self, schema: &Schema) -> String {
         match self {
             Self::Ctf18 => write(schema),
             Self::Ctf2 => json::write(schema),
+        }
+    }
+
+    /// The whole metadata of a trace that was read: in another form than it has, over the same streams.
+    ///
+    /// Names that are no identifiers are changed for CTF 1.8; bit maps become integers there, blobs arrays of bytes, booleans
+    /// enumerations, and optional values variants. Attributes of others than LTTng and this tracer are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`](crate::Error::is_unsupported) where the form has no word for a field: CTF 1.8 for integers of
+    /// variable length, an unusual order of bits, texts that are not UTF-8, numbers of 16 bits, arrays with an alignment of their
+    /// own, and selectors that choose differently from one variant to another.
+    pub fn convert(self, declarations: &crate::declared::Declarations) -> crate::Result<String> {
+        match self {
+            Self::Ctf18 => convert::tsdl(declarations),
+            Self::Ctf2 => convert::json(declarations),
         }
     }
 
@@ -60,11 +86,8 @@ impl core::str::FromStr for Format {
 
     /// Reads `ctf1.8` or `ctf2`.
     fn from_str(name: &str) -> crate::Result<Self> {
-        match name {
-            "ctf1.8" => Ok(Self::Ctf18),
-            "ctf2" => Ok(Self::Ctf2),
-            _ => Err(crate::Error::schema(format!("no format {name:?}: ctf1.8 or ctf2"))),
-        }
+        let found = [Self::Ctf18, Self::Ctf2].into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| crate::Error::schema(format!("no format is called `{name}`; there are ctf1.8, ctf2")))
     }
 }
 
@@ -221,7 +244,7 @@ fn structure(out: &mut String, fields: &[Field], depth: usize) {
 }
 
 /// Writes a field and, before it, the length or tag it needs.
-fn member(out: &mut String, class: &FieldClass, name: &MemberName, unit: Option<&str>, depth: usize) {
+fn member(out: &mut String, class: &FieldClass, name: &MemberName, text: Option<&str>, depth: usize) {
     let MemberName { own, extra } = name;
     match class {
         FieldClass::String { length_bits } | FieldClass::Sequence { length_bits, .. } => {
@@ -287,12 +310,17 @@ fn member(out: &mut String, class: &FieldClass, name: &MemberName, unit: Option<
         }
     }
     out.push(';');
-    if let Some(unit) = unit {
-        // A comment ends at the first `*/`, whatever surrounds it.
-        let quoted = Quoted(unit).to_string().replace('*', "\\052");
-        let _ = write!(out, " /* unit: {quoted} */");
+    if let Some(text) = text {
+        unit(out, text);
     }
     out.push('\n');
+}
+
+/// Writes a unit, as the comment that it is.
+fn unit(out: &mut String, unit: &str) {
+    // A comment ends at the first `*/`, whatever surrounds it.
+    let quoted = Quoted(unit).to_string().replace('*', "\\052");
+    let _ = write!(out, " /* unit: {quoted} */");
 }
 
 /// Writes a class as one type; one that takes several declarations becomes a structure around them.

@@ -261,7 +261,7 @@ impl Resolver<'_> {
 }
 
 /// How names of CTF 1.8 begin that say where they begin.
-const ABSOLUTE: [(&str, Scope); 6] = [
+pub(crate) const ABSOLUTE: [(&str, Scope); 6] = [
     ("trace.packet.header.", Scope::PacketHeader),
     ("stream.packet.context.", Scope::PacketContext),
     ("stream.event.header.", Scope::EventHeader),

@@ -11,7 +11,7 @@ mod common;
 use std::fs;
 
 use classes::{class, fields};
-use common::{field, read, schema, write_trace};
+use common::{assert_agreement, convert, field, read, schema, sorted_labels, write_trace};
 use proptest::prelude::*;
 use trace_ctf::declared::Role;
 use trace_ctf::metadata::{self, Format};
@@ -229,6 +229,158 @@ fn judged(make: impl FnOnce(&std::path::Path)) -> Option<(String, String)> {
     Some((String::from_utf8_lossy(&ours.text).into_owned(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// From either form to the other, and back; babeltrace2 reads what became CTF 1.8.
+    #[test]
+    fn converted_metadata_say_the_same(context in fields(class(), 0..3), payloads in prop::collection::vec(fields(class(), 0..5), 1..8),
+                                       packets in 0u64..4, seed in any::<u64>()) {
+        let directory = tempfile::tempdir().unwrap();
+        let schema = schema(context, payloads);
+        write_trace(directory.path(), &schema, 3, packets, seed);
+        convert(directory.path(), Format::Ctf2);
+        convert(directory.path(), Format::Ctf18);
+        assert_agreement(directory.path());
+    }
+
+    #[test]
+    fn what_was_written_as_ctf_2_becomes_ctf_18(payloads in prop::collection::vec(fields(class(), 0..5), 1..8), seed in any::<u64>()) {
+        let directory = tempfile::tempdir().unwrap();
+        let schema = schema(Vec::new(), payloads);
+        write_trace(directory.path(), &schema, 3, 3, seed);
+        fs::write(directory.path().join("metadata"), Format::Ctf2.write(&schema)).unwrap();
+        let declarations = Trace::open(directory.path()).unwrap().declarations().clone();
+        fs::write(directory.path().join("metadata"), Format::Ctf18.convert(&declarations).unwrap()).unwrap();
+        assert_agreement(directory.path());
+        let converted = Trace::open(directory.path()).unwrap();
+        for (before, after) in declarations.events().into_iter().zip(converted.declarations().events()) {
+            prop_assert_eq!((&before.name, before.level, &before.source), (&after.name, after.level, &after.source));
+        }
+    }
+}
+
+/// Metadata of one event class with some members, and a stream of one event.
+fn write_event(directory: &std::path::Path, members: &[(&str, String)], stream: &[u8]) {
+    let preamble =
+        "\u{1E}{\"type\":\"preamble\",\"version\":2}\n\u{1E}{\"type\":\"trace-class\"}\n\u{1E}{\"type\":\"data-stream-class\"}\n";
+    let members: Vec<_> = members.iter().map(|(name, class)| format!(r#"{{"name":"{name}","field-class":{class}}}"#)).collect();
+    let members = members.join(",");
+    let event = format!(
+        "\u{1E}{{\"type\":\"event-record-class\",\"name\":\"e\",\"payload-field-class\":{{\"type\":\"structure\",\"member-classes\":[{members}]}}}}\n"
+    );
+    fs::write(directory.join("metadata"), format!("{preamble}{event}")).unwrap();
+    fs::write(directory.join("stream"), stream).unwrap();
+}
+
+const BYTE: &str = r#"{"type":"fixed-length-unsigned-integer","length":8,"alignment":8,"byte-order":"little-endian"}"#;
+const BOOLEAN: &str = r#"{"type":"fixed-length-boolean","length":8,"alignment":8,"byte-order":"little-endian"}"#;
+
+/// What CTF 1.8 has other words for.
+#[test]
+fn classes_of_ctf_2_in_ctf_18() {
+    let some = |tag: &str, more: &str| {
+        format!(r#"{{"type":"optional","selector-field-location":{{"path":["{tag}"]}}{more},"field-class":{BYTE}}}"#)
+    };
+    let members = [
+        (
+            "a.b",
+            r#"{"type":"fixed-length-bit-map","length":8,"alignment":8,"byte-order":"little-endian","flags":{"high":[[7,7]]}}"#
+                .to_owned(),
+        ),
+        ("yes", BOOLEAN.to_owned()),
+        ("some", some("yes", "")),
+        ("kind", BYTE.to_owned()),
+        ("none", some("kind", r#","selector-field-ranges":[[3,4],[9,9]]"#)),
+        ("there", some("kind", r#","selector-field-ranges":[[3,4],[9,9]]"#)),
+        ("fixed", r#"{"type":"static-length-blob","length":2}"#.to_owned()),
+        ("count", BYTE.to_owned()),
+        ("blob", r#"{"type":"dynamic-length-blob","length-field-location":{"path":["count"]}}"#.to_owned()),
+        ("text", r#"{"type":"static-length-string","length":3}"#.to_owned()),
+        (
+            "option",
+            format!(
+                r#"{{"type":"variant","selector-field-location":{{"path":["count"]}},"options":[
+            {{"name":"int","selector-field-ranges":[[0,1]],"field-class":{BYTE}}},
+            {{"name":"two words","selector-field-ranges":[[2,7]],"field-class":{{"type":"null-terminated-string"}}}}]}}"#
+            ),
+        ),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let stream = [0x81, 5, 7, 9, 1, 2, 0xDE, 0xAD, 2, 0xBE, 0xEF, b'a', b'b', 0, b'o', b'k', 0];
+    write_event(directory.path(), &members, &stream);
+    let line = readable(directory.path());
+    assert!(line.contains("some=7") && line.contains("blob=0xbeef") && line.contains("option=\"two words\"(\"ok\")"), "{line}");
+    let declarations = Trace::open(directory.path()).unwrap().declarations().clone();
+    fs::write(directory.path().join("metadata"), Format::Ctf18.convert(&declarations).unwrap()).unwrap();
+    let text = String::from_utf8(assert_agreement(directory.path()).text).unwrap();
+    let expected = "e: { a_b = 0x81, yes = ( \"some\" : container = 5 ), some = { 7 }, kind = ( \"some\" : container = 9 ), \
+                    none = { 1 }, there = { 2 }, fixed = [ [0] = 0xDE, [1] = 0xAD ], count = ( \"_two_words\" : container = 2 ), \
+                    blob = [ [0] = 0xBE, [1] = 0xEF ], text = \"ab\", option = { \"ok\" } }\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn what_ctf_18_has_no_word_for_is_named() {
+    let variant = |name: &str, low: u32| {
+        format!(
+            r#"{{"type":"variant","selector-field-location":{{"path":["n"]}},"options":[
+            {{"name":"{name}","selector-field-ranges":[[{low},9]],"field-class":{BYTE}}}]}}"#
+        )
+    };
+    let cases = [
+        (
+            vec![("v", r#"{"type":"variable-length-unsigned-integer"}"#.to_owned())],
+            "e, v: CTF 1.8 has no integers of variable length",
+        ),
+        (vec![("w", r#"{"type":"null-terminated-string","encoding":"utf-16be"}"#.to_owned())], "e, w: CTF 1.8 has no texts"),
+        (
+            vec![(
+                "r",
+                r#"{"type":"fixed-length-unsigned-integer","length":4,"byte-order":"big-endian","bit-order":"first-to-last"}"#
+                    .to_owned(),
+            )],
+            "e, r: CTF 1.8 has no bits in an unusual order",
+        ),
+        (
+            vec![(
+                "h",
+                r#"{"type":"fixed-length-floating-point-number","length":16,"alignment":8,"byte-order":"big-endian"}"#.to_owned(),
+            )],
+            "e, h: CTF 1.8 has no floating point numbers of 16 bits",
+        ),
+        (
+            vec![(
+                "a",
+                format!(r#"{{"type":"static-length-array","length":2,"minimum-alignment":64,"element-field-class":{BYTE}}}"#),
+            )],
+            "e, a: CTF 1.8 has no alignment of an array as a whole",
+        ),
+        (
+            vec![("n", BYTE.to_owned()), ("x", variant("one", 1)), ("y", variant("one", 2))],
+            "CTF 1.8 has no selector that chooses differently for two variants",
+        ),
+    ];
+    for (members, phrase) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        write_event(directory.path(), &members, &[9, 9, 9, 0, 0]);
+        let declarations = Trace::open(directory.path()).unwrap().declarations().clone();
+        let error = Format::Ctf18.convert(&declarations).unwrap_err();
+        assert!(error.is_unsupported() && error.to_string().contains(phrase), "{error}");
+        assert_eq!(trace_ctf::ctf2::parse(Format::Ctf2.convert(&declarations).unwrap().as_bytes()).unwrap(), declarations);
+    }
+}
+
+#[test]
+fn every_class_is_the_same_again() {
+    let declarations = trace_ctf::ctf2::parse(EVERY_CLASS.as_bytes()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    write_every_class(directory.path());
+    let before = readable(directory.path());
+    fs::write(directory.path().join("metadata"), Format::Ctf2.convert(&declarations).unwrap()).unwrap();
+    assert_eq!(readable(directory.path()), before);
+}
+
 /// Values that are text of their own in CTF 2, as babeltrace2 2.1 shows them.
 #[test]
 fn values_of_ctf_2_as_text() {
@@ -269,29 +421,20 @@ fn values_of_ctf_2_as_text() {
     }
 }
 
-/// A line with the labels of each enumeration in order: 2.1 puts several of them in braces, in no order.
-fn sorted_labels(line: &str) -> String {
-    let line = line.replace("( { \"", "( \"").replace("\" } : container", "\" : container");
-    let mut parts = line.split("( \"");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (labels, rest) = part.split_once("\" : container").unwrap_or((part, ""));
-        let mut labels: Vec<&str> = labels.split("\", \"").collect();
-        labels.sort();
-        out += &format!("( \"{}\" : container{rest}", labels.join("\", \""));
-    }
-    out
-}
-
 #[test]
 fn babeltrace2_agrees() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 48, ..ProptestConfig::default() });
     let input = (fields(class(), 0..3), prop::collection::vec(fields(class(), 0..5), 1..8), any::<u64>());
     let agrees = runner.run(&input, |(context, payloads, seed)| {
         let schema = schema(context, payloads);
+        // As a session writes it, and as a converted one.
+        let is_converted = seed % 2 == 0;
         let said = judged(|directory| {
             write_trace(directory, &schema, 3, 4, seed);
-            fs::write(directory.join("metadata"), Format::Ctf2.write(&schema)).unwrap();
+            match is_converted {
+                true => convert(directory, Format::Ctf2),
+                false => fs::write(directory.join("metadata"), Format::Ctf2.write(&schema)).unwrap(),
+            }
         });
         if let Some((ours, theirs)) = said {
             for (ours, theirs) in ours.lines().zip(theirs.lines()) {

@@ -8,8 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::assert_agreement;
+use common::{assert_agreement, convert};
 use trace_ctf::declared::Level;
+use trace_ctf::metadata::Format;
 use trace_ctf::reader::{LossKind, Trace, discover};
 
 const CONTEXTS: [&str; 6] = ["vpid", "vtid", "procname", "pthread_id", "ip", "vuid"];
@@ -110,6 +111,9 @@ fn traces_of_lttng_ust() {
         assert_eq!(text.lines().filter(is_of_program).count(), 1000);
         assert!(text.contains("procname = \"program\"") && text.contains("\"bu sy\\\"\""), "contexts and labels");
         assert!(ours.losses.is_empty());
+        convert(&directory, Format::Ctf2);
+        convert(&directory, Format::Ctf18);
+        assert_agreement(&directory);
         let trace = Trace::open(&directory).unwrap();
         let all = trace.declarations().events().into_iter().find(|class| class.name == "probe:all").unwrap();
         assert_eq!((all.level, all.fields.as_ref().unwrap().structure.members.len()), (Some(Level::Warning), 21));

@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use common::{Random, assert_agreement};
+use common::{Random, assert_agreement, convert};
 use proptest::prelude::*;
+use trace_ctf::metadata::Format;
 
 /// Bits as they lie in a stream.
 struct Bits {
@@ -281,6 +282,20 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// As CTF 2, and back.
+    #[test]
+    fn converted_metadata_say_the_same(seed in any::<u64>(), big_endian in any::<bool>()) {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), big_endian, seed);
+        convert(directory.path(), Format::Ctf2);
+        convert(directory.path(), Format::Ctf18);
+        assert_agreement(directory.path());
+    }
+}
+
 #[test]
 fn lengths_in_earlier_structures() {
     let directory = tempfile::tempdir().unwrap();
@@ -298,4 +313,7 @@ fn lengths_in_earlier_structures() {
     let text = String::from_utf8(assert_agreement(directory.path()).text).unwrap();
     assert!(text.contains("absolute = [ [0] = 7, [1] = 8 ], dotted = [ [0] = 9 ], outer = [ [0] = 10 ] }"), "{text}");
     assert!(text.ends_with("absolute = [ ], dotted = [ ], outer = [ ] }\n"), "{text}");
+    convert(directory.path(), Format::Ctf2);
+    convert(directory.path(), Format::Ctf18);
+    assert_agreement(directory.path());
 }

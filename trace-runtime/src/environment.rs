@@ -3,7 +3,8 @@
 //! ```text
 //! text    = "off" | "0" | "@" PATH | part { ";" part }
 //! part    = RULE | "1" | "print" | "overwrite" | "sensitive" | "memory" SIZE | "sub-buffer" SIZE | "output" PATH
-//!         | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" )
+//!         | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
+//!         | "format" ( "ctf1.8" | "ctf2" )
 //! ```
 //!
 //! `1` stands for the rule `*`, and so does a text without a rule. In a file, a line end is as good as `;`, and `#` begins a
@@ -196,6 +197,11 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
                 builder = builder.clock(Clock::named(needed("ordered")?).map_err(|problem| wrong(problem, value))?);
                 false
             }
+            "format" => {
+                let format = needed("ctf2")?.parse().map_err(|problem: trace_ctf::Error| wrong(problem.to_string(), value))?;
+                builder = builder.format(format);
+                false
+            }
             _ => true,
         };
         // What is no rule leaves its place empty, so that positions are those of the text.
@@ -273,11 +279,13 @@ mod tests {
         for off in ["0", " off "] {
             assert!(matches!(read(off), Ok(Some(Wish::Off))));
         }
-        let plan = begun("storage:* level info; overwrite; memory 64M;!storage:noise; context vpid,cpu ; clock os; session s");
+        let plan = begun(
+            "storage:* level info; overwrite; memory 64M;!storage:noise; context vpid,cpu ; clock os; format ctf2; session s",
+        );
         assert_eq!(rules(&plan), ["storage:* level info", "!storage:noise"]);
         let builder = &plan.builder;
         assert!(builder.overwrite && builder.memory == 64 << 20 && builder.clock == Clock::Os && builder.name == "s");
-        assert_eq!(builder.context, Context::VPID | Context::CPU);
+        assert_eq!((builder.context, builder.format), (Context::VPID | Context::CPU, trace_ctf::metadata::Format::Ctf2));
         for text in ["1", "1; sub-buffer 64K", "memory 1G", "print"] {
             assert_eq!(rules(&begun(text)), ["*"], "{text}");
         }
@@ -294,6 +302,7 @@ mod tests {
             ("overwrite please", 10, "nothing follows `overwrite`"),
             ("context vtid,nothing", 8, "no context field is called `nothing`"),
             ("clock sun", 6, "no clock is called `sun`"),
+            ("format xml", 7, "no format is called `xml`; there are ctf1.8, ctf2"),
             ("@/nowhere/at/all", 0, "cannot read /nowhere/at/all"),
         ] {
             let message = read(text).expect_err(text).to_string();

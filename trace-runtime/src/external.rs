@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use trace_ctf::metadata::Format;
 use trace_ctf::schema as ctf;
 
 /// The consuming end of a session of another process.
@@ -49,12 +50,12 @@ pub struct Delivered {
 }
 
 impl Consumer {
-    /// Takes the rings in `session`, the directory of a session, and creates a trace in `output`.
+    /// Takes the rings in `session`, the directory of a session, and creates a trace of a form in `output`.
     ///
     /// # Errors
     ///
     /// [`Error::is_io`]: they cannot be read, another process consumes them, or the trace cannot be created.
-    pub fn open(session: &Path, output: &Path) -> Result<Consumer> {
+    pub fn open(session: &Path, output: &Path, format: Format) -> Result<Consumer> {
         let (rings, journal) = (session.join(RINGS), session.join(JOURNAL));
         let file = File::options().read(true).write(true).open(&rings).map_err(|e| Error::io("cannot open", &rings, e))?;
         let schema = read_journal(&journal)?;
@@ -65,7 +66,7 @@ impl Consumer {
             let problem = format!("process {} consumes them", other.pid());
             Error::io("cannot take", &rings, io::Error::new(io::ErrorKind::ResourceBusy, problem))
         })?;
-        let sink = Directory::create(output, &schema.trace, trace_ctf::metadata::Format::default(), Some(now_ns()))?;
+        let sink = Directory::create(output, &schema.trace, format, Some(now_ns()))?;
         let delivery = Delivery::new(reader, schema.trace, false, Box::new(sink), None);
         let mut consumer = Consumer { delivery, journal, read: 0, described: HashSet::new(), holder };
         consumer.describe()?;

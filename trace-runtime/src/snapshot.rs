@@ -99,7 +99,7 @@ impl Recording {
         let parent = self.snapshots();
         place_for(&parent)?;
         let unfinished = Unfinished::new(&parent);
-        let mut directory = Directory::create(&unfinished.0, &trace, trace_ctf::metadata::Format::default(), None)?;
+        let mut directory = Directory::create(&unfinished.0, &trace, self.builder.format, None)?;
         directory.describe(&classes)?;
         let mut transfer = Transfer::new(reader, Front::of(&trace), Span::Since(since_ns), Box::new(directory));
         transfer.deliver(true, true)?;

@@ -61,6 +61,8 @@ struct Session {
     sub_buffer: Option<Size>,
     context: Option<Vec<String>>,
     clock: Option<String>,
+    /// `ctf1.8` or `ctf2`.
+    format: Option<String>,
     #[serde(default)]
     sensitive: bool,
     /// Where the trace goes; `None`: NAME-TIME.ringtrace where `config load` is called.
@@ -103,6 +105,7 @@ impl Session {
             sub_buffer: plan.sub_buffer.map(u64::from).map(Size::of),
             context: plan.context,
             clock: plan.clock,
+            format: plan.format,
             sensitive: plan.sensitive,
             output: plan.output,
         }
@@ -125,6 +128,7 @@ impl Session {
             sub_buffer: size(&self.sub_buffer)?.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
             context: self.context.clone(),
             clock: self.clock.clone(),
+            format: self.format.clone(),
             sensitive: self.sensitive,
             output: Some(output),
             bound: false,

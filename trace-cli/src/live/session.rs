@@ -7,12 +7,13 @@ use jiff::Zoned;
 use serde_json::json;
 use trace_control::protocol::{Request, SessionName, SessionPlan, SessionState, Status};
 use trace_control::units;
+use trace_ctf::metadata::Format;
 
 use super::process::Process;
 use super::status;
 use super::target::Target;
 use crate::Outcome;
-use crate::common::Common;
+use crate::common::{Common, format_parser};
 use crate::failure::{Failure, complain};
 
 /// The session that is meant where no other is named.
@@ -85,6 +86,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "CLOCK", value_parser = ["fast", "ordered", "os", "none"], hide_possible_values = true)]
     pub(super) clock: Option<String>,
 
+    /// Form of the trace's metadata: ctf1.8, which every reader understands, or ctf2. The streams are the same.
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
+    pub(super) format: Option<Format>,
+
     /// Record sensitive fields as they are.
     #[arg(long)]
     pub(super) sensitive: bool,
@@ -121,6 +126,7 @@ impl Options {
             sub_buffer: sub_buffer.map_err(|_| Failure::Wrong("a sub-buffer has at most 4M".to_owned()))?,
             context: self.context.clone(),
             clock: self.clock.clone(),
+            format: self.format.map(|format| format.name().to_owned()),
             sensitive: self.sensitive,
             output: None,
             bound: false,

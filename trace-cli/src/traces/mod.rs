@@ -6,6 +6,7 @@
 
 mod check;
 mod columns;
+mod convert;
 mod counts;
 mod diff;
 mod distribution;
@@ -44,6 +45,7 @@ pub(crate) enum Verb {
     Check(check::Arguments),
     Export(export::Arguments),
     Trim(trim::Arguments),
+    Convert(convert::Arguments),
     Report(report::Arguments),
 }
 
@@ -60,6 +62,7 @@ impl Verb {
             Self::Check(arguments) => check::run(arguments, common),
             Self::Report(arguments) => report::run(arguments, common),
             Self::Trim(arguments) => trim::run(arguments, common),
+            Self::Convert(arguments) => convert::run(arguments, common),
             Self::Export(arguments) => export::run(arguments, common),
             Self::Diff(arguments) => diff::run(arguments, common),
         }

@@ -42,7 +42,7 @@ impl Place {
     pub fn ringtrace(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_ringtrace"));
         // Only the programs of this test.
-        let is_live = !matches!(arguments.first(), Some(&"view" | &"completions" | &"man" | &"run"));
+        let is_live = !matches!(arguments.first(), Some(&"view" | &"convert" | &"completions" | &"man" | &"run"));
         command.args(arguments);
         if is_live {
             command.arg("--dir").arg(self.runtime.path());

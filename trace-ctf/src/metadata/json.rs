@@ -87,16 +87,16 @@ pub fn event(class: &EventClass) -> String {
 }
 
 /// A name that babeltrace2 reads: it takes no empty ones.
-fn named(name: &str) -> &str {
+pub(super) fn named(name: &str) -> &str {
     if name.is_empty() { "unnamed" } else { name }
 }
 
-fn fragment(value: &Value) -> String {
+pub(super) fn fragment(value: &Value) -> String {
     format!("\u{1E}{value}\n")
 }
 
 /// LTTng's words, of which ours are the capitals.
-fn level_word(level: Level) -> String {
+pub(super) fn level_word(level: Level) -> String {
     match level {
         Level::Emerg => "emergency".to_owned(),
         Level::Crit => "critical".to_owned(),
@@ -163,15 +163,15 @@ fn aligned(mut class: Value) -> Value {
     class
 }
 
-fn structure(members: Vec<Value>) -> Value {
+pub(super) fn structure(members: Vec<Value>) -> Value {
     json!({ "type": "structure", "member-classes": members })
 }
 
-fn member(name: &str, class: Value) -> Value {
+pub(super) fn member(name: &str, class: Value) -> Value {
     json!({ "name": name, "field-class": class })
 }
 
-fn with_roles(mut class: Value, roles: &[&str]) -> Value {
+pub(super) fn with_roles(mut class: Value, roles: &[&str]) -> Value {
     class["roles"] = json!(roles);
     class
 }
@@ -297,7 +297,7 @@ fn single(class: &FieldClass) -> Value {
 }
 
 /// Adds mappings to an integer; all ranges of a name stand together.
-fn labelled<'l, N: Into<Value>>(mut integer: Value, labels: impl IntoIterator<Item = (&'l str, [N; 2])>) -> Value {
+pub(super) fn labelled<'l, N: Into<Value>>(mut integer: Value, labels: impl IntoIterator<Item = (&'l str, [N; 2])>) -> Value {
     let mut mappings = serde_json::Map::new();
     for (label, [low, high]) in labels {
         let ranges = mappings.entry(named(label)).or_insert_with(|| json!([]));

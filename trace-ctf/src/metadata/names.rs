@@ -77,35 +77,39 @@ fn suffix(class: &FieldClass) -> Option<&'static str> {
 /// become equal the later ones get a number, as does a length or tag whose name a field has.
 pub(super) fn members(fields: &[Field]) -> Vec<MemberName> {
     let mut used = HashSet::new();
-    let mut own: Vec<Option<String>> = fields
-        .iter()
-        .map(|field| {
-            let name = format!("_{}", field.name);
-            (is_identifier(&name) && used.insert(key(&name))).then_some(name)
-        })
-        .collect();
-    for (field, name) in fields.iter().zip(&mut own) {
-        if name.is_none() {
-            *name = Some(unique(format!("_{}", replaced(&field.name)), &mut used));
-        }
-    }
+    let names: Vec<&str> = fields.iter().map(|field| &*field.name).collect();
+    let own = escaped(&names, &mut used);
     let named = fields.iter().zip(own);
     named
         .map(|(field, own)| {
-            let own = own.unwrap_or_default();
             let extra = suffix(&field.class).map(|suffix| unique(format!("_{own}{suffix}"), &mut used));
             MemberName { own, extra: extra.unwrap_or_default() }
         })
         .collect()
 }
 
+/// Identifiers that begin with an underscore, which none of those that are `used` becomes equal to.
+pub(super) fn escaped(names: &[&str], used: &mut HashSet<String>) -> Vec<String> {
+    let own = |name: &&str| {
+        let name = format!("_{name}");
+        (is_identifier(&name) && used.insert(key(&name))).then_some(name)
+    };
+    let own: Vec<Option<String>> = names.iter().map(own).collect();
+    let named = names.iter().zip(own);
+    named.map(|(name, own)| own.unwrap_or_else(|| unique(format!("_{}", replaced(name)), used))).collect()
+}
+
 /// Identifiers of the options of a variant, which are the labels of its tag as well.
 pub(super) fn options(options: &[VariantOption]) -> impl Iterator<Item = String> {
+    labels(options.iter().map(|option| &*option.name))
+}
+
+/// As [`options`], of their names.
+pub(super) fn labels<'n>(names: impl Iterator<Item = &'n str>) -> impl Iterator<Item = String> {
     let mut used = HashSet::new();
-    options.iter().map(move |option| {
-        let name = &option.name;
+    names.map(move |name| {
         // Readers strip an underscore from an option and not from the label, so only what needs one gets one.
-        let name = if is_identifier(name) && !name.starts_with('_') { name.clone() } else { format!("_{}", replaced(name)) };
+        let name = if is_identifier(name) && !name.starts_with('_') { name.to_owned() } else { format!("_{}", replaced(name)) };
         unique(name, &mut used)
     })
 }
@@ -131,7 +135,7 @@ fn replaced(name: &str) -> String {
 }
 
 /// What names must not have in common: babeltrace2 takes `_x` and `__x` for the same.
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     name.trim_start_matches('_').to_owned()
 }
 

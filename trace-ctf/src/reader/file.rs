@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use crate::declared::Declarations;
-use crate::{Error, Result, ctf2, metadata, tsdl};
+use crate::metadata::{self, Format};
+use crate::{Error, Result, ctf2, tsdl};
 
 /// First word of a packet of metadata.
 const PACKET_MAGIC: u32 = 0x75D1_1D57;
@@ -11,21 +12,31 @@ const PACKET_MAGIC: u32 = 0x75D1_1D57;
 /// Bytes in front of what a packet of metadata carries.
 const PACKET_HEADER_LEN: usize = 37;
 
+/// What a metadata file says.
+#[derive(Debug)]
+pub(super) struct Metadata {
+    pub(super) declarations: Declarations,
+    pub(super) format: Format,
+    /// What is wrong with its end.
+    pub(super) cut: Option<Error>,
+}
+
 /// Parses metadata; where only its last section is broken, as after a crash of its writer, without that one.
-pub(super) fn declarations(bytes: &[u8]) -> Result<(Declarations, Option<Error>)> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Metadata> {
     let (bytes, cut) = unpacked(bytes)?;
     if let [0x1E, ..] = *bytes {
         let (declarations, error) = ctf2::parse_or_cut(&bytes)?;
-        return Ok((declarations, cut.or(error)));
+        return Ok(Metadata { declarations, format: Format::Ctf2, cut: cut.or(error) });
     }
+    let format = Format::Ctf18;
     let error = match text(&bytes).and_then(tsdl::parse) {
-        Ok(declarations) => return Ok((declarations, cut)),
+        Ok(declarations) => return Ok(Metadata { declarations, format, cut }),
         Err(error) => error,
     };
     let signature = metadata::SIGNATURE.as_bytes();
     let last = bytes.windows(signature.len()).rposition(|window| window == signature).unwrap_or_default();
     match text(&bytes[..last]).and_then(tsdl::parse) {
-        Ok(declarations) if last > 0 => Ok((declarations, Some(error))),
+        Ok(declarations) if last > 0 => Ok(Metadata { declarations, format, cut: Some(error) }),
         _ => Err(error),
     }
 }
@@ -119,20 +130,19 @@ mod tests {
         for is_big_endian in [false, true] {
             for content in [1, 7, 1000] {
                 let bytes = packed(text, content, is_big_endian);
-                let (declarations, cut) = declarations(&bytes).unwrap();
-                assert!(cut.is_none());
-                assert_eq!(declarations.events().len(), 1);
+                let metadata = parse(&bytes).unwrap();
+                assert!(metadata.cut.is_none());
+                assert_eq!(metadata.declarations.events().len(), 1);
                 for length in 0..bytes.len() {
-                    let _ = super::declarations(&bytes[..length]);
+                    let _ = parse(&bytes[..length]);
                 }
             }
         }
         let mut bytes = packed(text, 30, false);
         bytes.extend([0; 5]);
-        let (_, cut) = declarations(&bytes).unwrap();
-        assert!(cut.unwrap().to_string().contains("its header is cut"));
+        assert!(parse(&bytes).unwrap().cut.unwrap().to_string().contains("its header is cut"));
         let mut bytes = packed(text, 1000, false);
         bytes[32] = 1;
-        assert!(declarations(&bytes).unwrap_err().is_metadata());
+        assert!(parse(&bytes).unwrap_err().is_metadata());
     }
 }

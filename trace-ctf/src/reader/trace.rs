@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::declared::Declarations;
 use crate::error::{Kind, Place};
+use crate::metadata::Format;
 use crate::packet::{HEADER_LEN, PacketHeader};
+use crate::reader::file::Metadata;
 use crate::reader::packet::Bytes;
 use crate::reader::stream::StreamFile;
 use crate::reader::{Merge, Packet, Packets};
@@ -20,6 +22,7 @@ use crate::{Error, Result, metadata};
 pub struct Trace {
     path: PathBuf,
     declarations: Arc<Declarations>,
+    format: Format,
     streams: Vec<Stream>,
     damage: Vec<Error>,
 }
@@ -84,9 +87,9 @@ impl Trace {
             }
             other => other.map_err(|error| Error::io(&file, error))?,
         };
-        let (declarations, cut) = super::file::declarations(&bytes).map_err(|error| error.in_file(&file))?;
-        let damage = cut.map(|error| error.in_file(&file)).into_iter().collect();
-        let mut trace = Self { path: path.to_owned(), declarations: Arc::new(declarations), streams: Vec::new(), damage };
+        let mut metadata = super::file::parse(&bytes).map_err(|error| error.in_file(&file))?;
+        metadata.cut = metadata.cut.map(|error| error.in_file(&file));
+        let mut trace = Self::new(path.to_owned(), metadata);
         let files = trace.find_files()?;
         trace.find_streams(files);
         Ok(trace)
@@ -98,18 +101,26 @@ impl Trace {
     ///
     /// [`Error::is_metadata`] or [`Error::is_unsupported`].
     pub fn in_memory(metadata: &[u8], streams: impl IntoIterator<Item = (impl AsRef<Path>, Vec<u8>)>) -> Result<Self> {
-        let (declarations, cut) = super::file::declarations(metadata)?;
-        let (damage, path) = (cut.into_iter().collect(), PathBuf::new());
-        let mut trace = Self { path, declarations: Arc::new(declarations), streams: Vec::new(), damage };
+        let mut trace = Self::new(PathBuf::new(), super::file::parse(metadata)?);
         let file =
             |(name, bytes): (_, Vec<u8>)| StreamFile { path: AsRef::<Path>::as_ref(&name).into(), bytes: Some(bytes.into()) };
         trace.find_streams(streams.into_iter().map(file).collect());
         Ok(trace)
     }
 
+    fn new(path: PathBuf, metadata: Metadata) -> Self {
+        let Metadata { declarations, format, cut } = metadata;
+        Self { path, declarations: Arc::new(declarations), format, streams: Vec::new(), damage: cut.into_iter().collect() }
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The form of its metadata.
+    pub fn format(&self) -> Format {
+        self.format
     }
 
     /// What the metadata declares.

@@ -274,6 +274,39 @@ pub(crate) fn read(directory: &Path) -> Result<Ours, trace_ctf::Error> {
     Ok(ours)
 }
 
+/// A line with the labels of each enumeration in order: they have none in CTF 2, and babeltrace2 2.1 puts several in braces.
+pub(crate) fn sorted_labels(line: &str) -> String {
+    let line = line.replace("( { \"", "( \"").replace("\" } : container", "\" : container");
+    let mut parts = line.split("( \"");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (labels, rest) = part.split_once("\" : container").unwrap_or((part, ""));
+        // An empty name is none that CTF 2 has; underscores only keep names of CTF 1.8 from being keywords.
+        let name = |label: &str| if label.is_empty() { "unnamed".to_owned() } else { label.trim_start_matches('_').to_owned() };
+        let mut labels: Vec<String> = labels.split("\", \"").map(name).collect();
+        labels.sort();
+        labels.dedup();
+        out += &format!("( \"{}\" : container{rest}", labels.join("\", \""));
+    }
+    out
+}
+
+/// Gives the trace metadata of another form, and asserts that they say the same of the same streams.
+pub(crate) fn convert(directory: &Path, format: metadata::Format) {
+    let text = |ours: Ours| {
+        assert!(ours.errors.is_empty(), "{:?}", ours.errors);
+        String::from_utf8_lossy(&ours.text).lines().map(sorted_labels).collect::<Vec<_>>()
+    };
+    let before = text(read(directory).unwrap());
+    let converted = format.convert(OpenTrace::open(directory).unwrap().declarations()).unwrap();
+    fs::write(directory.join("metadata"), &converted).unwrap();
+    let after = text(read(directory).unwrap());
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before, after);
+    }
+    assert_eq!(before.len(), after.len());
+}
+
 /// What babeltrace2 makes of a trace: its text and its messages.
 pub(crate) fn babeltrace2(directory: &Path) -> (Vec<u8>, String) {
     let output = Command::new("babeltrace2").arg("--clock-gmt").arg(directory).output().expect("babeltrace2 is needed");

@@ -140,6 +140,7 @@ fn plan(session: &Recording) -> words::SessionPlan {
         sub_buffer: builder.sub_buffer,
         context: Some(builder.context.names().map(str::to_owned).collect()),
         clock: Some(builder.clock.name().to_owned()),
+        format: Some(builder.format.name().to_owned()),
         sensitive: builder.sensitive,
         output: None,
         bound: false,

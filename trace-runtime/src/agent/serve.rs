@@ -249,6 +249,9 @@ fn builder(plan: SessionPlan) -> std::result::Result<Builder, Refusal> {
     if let Some(name) = plan.clock {
         builder = builder.clock(Clock::named(&name).map_err(bad)?);
     }
+    if let Some(name) = plan.format {
+        builder = builder.format(name.parse().map_err(|error: trace_ctf::Error| bad(error.to_string()))?);
+    }
     if plan.sensitive {
         builder = builder.sensitive();
     }
