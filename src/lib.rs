@@ -32,7 +32,8 @@
 
 pub use trace_macros::{Event, Field, probe, tracepoint};
 pub use trace_registry::{
-    Event, EventClass, Field, FieldClass, Glob, Level, Name, ProbeDescriptor, ProbeOutput, Tracepoint, TracepointDescriptor,
+    AttachGuard, DetachError, Event, EventClass, Field, FieldClass, Glob, Level, Name, ProbeDescriptor, ProbeOutput, Tracepoint,
+    TracepointDescriptor,
 };
 #[cfg(feature = "runtime")]
 pub use trace_runtime::*;
@@ -47,6 +48,7 @@ pub mod registry {
 #[doc(hidden)]
 pub mod __private {
     pub use trace_macros::__tracepoint as declare;
+    pub use trace_registry::closure::*;
     pub use trace_registry::event::*;
     pub use trace_registry::field::*;
     pub use trace_registry::linkme;

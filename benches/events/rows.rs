@@ -104,6 +104,14 @@ fn act(value: u64) {
     black_box(value);
 }
 
+/// Recorded by a closure, through a recorder that it captured.
+#[ringtrace::tracepoint]
+fn recorded_by_closure(value: u64);
+
+/// Seen by a closure that records nothing.
+#[ringtrace::tracepoint]
+fn seen_by_closure(value: u64);
+
 const TEXT: &str = "sixteen bytes ok";
 const LONG: &str = "thirty-five bytes, none more, ok ok";
 const _: () = assert!(TEXT.len() == 16 && LONG.len() == 35);
@@ -246,6 +254,20 @@ fn probe_acts(n: u64) {
     }
 }
 
+#[inline(never)]
+fn event_by_closure(n: u64) {
+    for i in 0..n {
+        recorded_by_closure(i);
+    }
+}
+
+#[inline(never)]
+fn closure_acts(n: u64) {
+    for i in 0..n {
+        seen_by_closure(i);
+    }
+}
+
 /// Work that waits for itself, and for what was done before: multiplications in a chain, of a nanosecond or two each.
 #[inline(always)]
 fn chain(mut value: u64, links: u32) -> u64 {
@@ -336,6 +358,8 @@ fn rows() -> Vec<Row> {
         row("event/40_bytes", 1, EVENTS, event_forty, 1),
         row("event/u64_text_35", 1, EVENTS, event_long_text, 1),
         row("event/action", 1, EVENTS, probe_acts, 0),
+        row("event/closure", 1, EVENTS, event_by_closure, 1),
+        row("event/closure/action", 1, EVENTS, closure_acts, 0),
         row("event/u64/nocontext", 1, EVENTS, event_alone, 1),
         row("event/u64/noclock", 1, EVENTS, event_untimed, 1),
         row("event/u64/ordered", 1, EVENTS, event_ordered, 1),
@@ -459,6 +483,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     rows.retain(|r| needed(r) || r.name == "clock/rdtsc");
     let directory = tempfile::tempdir()?;
     let sessions = sessions(directory.path())?;
+    let recorder = sessions[0].recorder::<Value>()?;
+    let _recording = recorded_by_closure::attach(move |value| recorder.record(Value { value }));
+    let _looking = seen_by_closure::attach(|value| _ = black_box(value));
     for row in &rows {
         let before = recorded(&sessions);
         row.measure();

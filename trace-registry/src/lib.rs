@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`tracepoint`] | the gate, the descriptor of a tracepoint, the emitter |
 //! | [`probe`] | the descriptor of a probe, the probe list that a gate points to, what a probe may return |
+//! | [`closure`] | closures that are attached at run time |
 //! | [`field`], [`event`] | field classes, event classes, and how a value becomes bytes |
 //! | [`condition`] | which events of a probe a target takes |
 //! | [`per_cpu`] | counters of what was not recorded on purpose |
@@ -21,6 +22,7 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+pub mod closure;
 pub mod condition;
 pub mod event;
 pub mod event_id;
@@ -38,6 +40,7 @@ pub mod sync;
 pub mod sys;
 pub mod tracepoint;
 
+pub use closure::{AttachGuard, DetachError};
 pub use event::{Event, EventClass};
 pub use field::{Field, FieldClass};
 pub use level::{Level, UnknownLevel};

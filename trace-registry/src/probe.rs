@@ -1,6 +1,7 @@
 //! Probes: their descriptors, the list that a gate points to, and what a probe may return.
 #![expect(unsafe_code, reason = "lists are reached by address, and probe functions are stored without their type")]
 
+use crate::closure::Attached;
 use crate::condition::Conditional;
 use crate::event::{Event, EventClass};
 use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Piece, Sizes, Storage, WORDS};
@@ -9,6 +10,7 @@ use crate::name::Name;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::tracepoint::{Location, Tracepoint, TracepointDescriptor};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -162,7 +164,13 @@ pub struct Entry {
     targets: Box<[Target]>,
     /// In place of `targets`, if one of them takes some events only.
     conditional: Box<[Conditional]>,
-    probe: &'static ProbeDescriptor,
+    origin: Origin,
+}
+
+/// What an entry runs.
+enum Origin {
+    Probe(&'static ProbeDescriptor),
+    Closure(Arc<Attached>),
 }
 
 static_assertions::assert_impl_all!(Entry: Send, Sync);
@@ -179,7 +187,18 @@ impl Entry {
             next,
             targets: targets.into(),
             conditional: conditional.into(),
-            probe,
+            origin: Origin::Probe(probe),
+        }
+    }
+
+    /// Makes an entry for a closure in front of others.
+    pub fn of_closure(closure: Arc<Attached>, next: Option<Box<Entry>>) -> Entry {
+        Entry {
+            function: AtomicPtr::new(closure.function.cast_mut()),
+            next,
+            targets: Box::new([]),
+            conditional: Box::new([]),
+            origin: Origin::Closure(closure),
         }
     }
 
@@ -187,11 +206,6 @@ impl Entry {
     #[inline(always)]
     pub fn next(&self) -> Option<&Entry> {
         self.next.as_deref()
-    }
-
-    /// Returns the probe.
-    pub fn probe(&self) -> &'static ProbeDescriptor {
-        self.probe
     }
 
     /// Returns all targets.
@@ -228,11 +242,28 @@ impl Entry {
         }
     }
 
+    /// Runs the closure that this entry is of. A panic is contained and ends it, as for [`run`](Self::run).
+    ///
+    /// # Safety
+    ///
+    /// It is the entry of a closure of type `F` (CL-1).
+    #[inline(always)]
+    pub unsafe fn run_closure<F>(&self, call: impl FnOnce(&F)) {
+        let Origin::Closure(closure) = &self.origin else { return };
+        // SAFETY: the caller's duty.
+        if !unsafe { closure.run(call) } {
+            self.panicked();
+        }
+    }
+
     #[cold]
     fn panicked(&self) {
         self.function.store(core::ptr::null_mut(), Ordering::Relaxed);
         // Relaxed: a count, read by the agent's thread some time later.
-        self.probe.panics.fetch_add(1, Ordering::Relaxed);
+        match &self.origin {
+            Origin::Probe(probe) => probe.panics.fetch_add(1, Ordering::Relaxed),
+            Origin::Closure(closure) => closure.panics.fetch_add(1, Ordering::Relaxed),
+        };
         PANICS.fetch_add(1, Ordering::Relaxed);
         self.lose(Loss::Panicked);
     }
@@ -247,7 +278,7 @@ impl Entry {
 
 /// Runs `work`. Returns false if it panicked.
 #[inline(always)]
-fn contain(work: impl FnOnce()) -> bool {
+pub(crate) fn contain(work: impl FnOnce()) -> bool {
     #[cfg(feature = "std")]
     {
         // Unwind safety: arguments of tracepoints are `Copy`, and nothing of ours is half changed when a probe panics.

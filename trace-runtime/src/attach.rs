@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use once_cell::race::OnceBox;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use trace_registry::closure::Attached;
 use trace_registry::condition::Conditional;
 use trace_registry::probe::Entry;
 use trace_registry::registry::{self, Match};
@@ -59,9 +60,11 @@ pub(crate) struct Control {
     detached: Vec<usize>,
     /// What the agent counts, by address of the probe.
     watched: Vec<(usize, Arc<Counter>)>,
+    /// Closures, in the order in which they were attached.
+    closures: Vec<Arc<Attached>>,
 }
 
-static CONTROL: Mutex<Control> = Mutex::new(Control { detached: Vec::new(), watched: Vec::new() });
+static CONTROL: Mutex<Control> = Mutex::new(Control { detached: Vec::new(), watched: Vec::new(), closures: Vec::new() });
 
 /// The sessions that exist, recording or not. Changed under the control lock; the consumer takes it without.
 static SESSIONS: OnceBox<ArcSwap<Vec<Arc<Recording>>>> = OnceBox::new();
@@ -94,11 +97,19 @@ impl Control {
     /// Makes and publishes the lists of all tracepoints with a probe that `concerns`. It cannot fail: what a session cannot
     /// record is left out of its lists, and the session warns ([`Recording::prepare`] tells beforehand).
     pub(crate) fn publish(&mut self, concerns: impl Fn(&NamedProbe) -> bool) {
+        let concerned = sites().iter().filter(|s| s.probes.iter().any(&concerns));
+        self.publish_lists(concerned.map(|s| (s.tracepoint, &*s.probes)));
+    }
+
+    /// Makes and publishes the list of one tracepoint, which may have no probe.
+    fn publish_list(&mut self, tracepoint: &'static TracepointDescriptor) {
+        let site = sites().iter().find(|s| std::ptr::eq(s.tracepoint, tracepoint));
+        self.publish_lists(std::iter::once((tracepoint, site.map_or(&[][..], |s| &s.probes))));
+    }
+
+    fn publish_lists<'s>(&mut self, sites: impl Iterator<Item = (&'s TracepointDescriptor, &'s [NamedProbe])>) {
         let sessions = sessions();
-        let mut lists = Vec::new();
-        for site in sites().iter().filter(|s| s.probes.iter().any(&concerns)) {
-            lists.push((site.tracepoint, self.list(site, &sessions)));
-        }
+        let lists: Vec<_> = sites.map(|(tracepoint, probes)| (tracepoint, self.list(tracepoint, probes, &sessions))).collect();
         let mut retired = 0;
         for (tracepoint, list) in lists {
             let list = list.map_or(std::ptr::null_mut(), Box::into_raw);
@@ -109,11 +120,14 @@ impl Control {
         }
     }
 
-    /// The list of one tracepoint; `None`: no session wants any of its probes.
-    fn list(&self, site: &Site, sessions: &[Arc<Recording>]) -> Option<Box<Entry>> {
+    /// The list of one tracepoint; `None`: it has no closure, and no session wants any of its probes.
+    fn list(&self, tracepoint: &TracepointDescriptor, probes: &[NamedProbe], sessions: &[Arc<Recording>]) -> Option<Box<Entry>> {
         let mut list = None;
         // From the last to the first, each in front of those behind it.
-        for named in site.probes.iter().rev().filter(|p| !self.is_detached(p.probe)) {
+        for closure in self.closures.iter().rev().filter(|c| std::ptr::eq(c.tracepoint, tracepoint)) {
+            list = Some(Box::new(Entry::of_closure(closure.clone(), list)));
+        }
+        for named in probes.iter().rev().filter(|p| !self.is_detached(p.probe)) {
             let mut wanted = false;
             let mut targets: Vec<Conditional> = Vec::new();
             for session in sessions.iter().filter(|s| s.is_recording()) {
@@ -148,6 +162,30 @@ impl Control {
         self.publish(|p| counters.iter().any(|(watched, _)| std::ptr::eq(*watched, p)));
         // HI-1: lists that name the counters may still be read.
         rcu::retire(Box::new(counters));
+    }
+
+    /// Puts a closure behind the probes of its tracepoint.
+    pub(crate) fn attach(&mut self, closure: Arc<Attached>) {
+        let tracepoint = closure.tracepoint;
+        self.closures.push(closure);
+        self.publish_list(tracepoint);
+    }
+
+    /// Takes a closure out of the list of its tracepoint, if it is there.
+    pub(crate) fn detach(&mut self, closure: &Arc<Attached>) {
+        let before = self.closures.len();
+        self.closures.retain(|c| !Arc::ptr_eq(c, closure));
+        if self.closures.len() < before {
+            self.publish_list(closure.tracepoint);
+        }
+    }
+
+    /// Detaches the closures that panicked since the last call, and returns them.
+    pub(crate) fn detach_panicked_closures(&mut self) -> Vec<Arc<Attached>> {
+        let panicked = |c: &&Arc<Attached>| c.panics.load(Ordering::Relaxed) > 0;
+        let panicked: Vec<_> = self.closures.iter().filter(panicked).cloned().collect();
+        panicked.iter().for_each(|c| self.detach(c));
+        panicked
     }
 
     /// Detaches the probes that panicked since the last call, and returns them.

@@ -9,7 +9,8 @@
 //! - CO-2: It holds neither the control lock nor a delivery lock while it waits for a grace period (WR-2), and waits for none
 //!   without limit.
 
-use crate::attach;
+use crate::attach::{self, NamedProbe};
+use crate::closure;
 use crate::error::{Error, Kind, Result};
 use crate::process;
 use crate::rcu::{self, Reclaimer, lock};
@@ -19,7 +20,7 @@ use crate::sys;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use trace_registry::sync::Ordering;
+use trace_registry::sync::{AtomicU32, Ordering};
 
 /// What other threads ask of the consumer's.
 pub(crate) enum Request {
@@ -31,6 +32,15 @@ pub(crate) enum Request {
     Hurry,
 }
 
+/// Thread ID of the consumer's thread.
+static THREAD: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the calling thread is the consumer's, which runs destructors of what closures captured.
+pub(crate) fn is_this_thread() -> bool {
+    // Relaxed: only that thread finds its own number.
+    THREAD.load(Ordering::Relaxed) == sys::gettid()
+}
+
 static REQUESTS: Mutex<Option<Sender<Request>>> = Mutex::new(None);
 
 /// Starts the thread if it does not run.
@@ -40,6 +50,7 @@ pub(crate) fn ensure_running() -> Result<()> {
         let (sender, receiver) = channel();
         let body = move || {
             sys::mark_thread_untraced();
+            THREAD.store(sys::gettid(), Ordering::Relaxed);
             let _end = AtEnd;
             Consumer::new(receiver).run();
         };
@@ -198,9 +209,15 @@ impl Consumer {
             return;
         }
         self.panics = panics;
-        let detached = attach::control().detach_panicked();
-        for probe in detached {
-            let text = format!("the probe {} ({}) panicked; it is detached", probe.name, probe.probe.location);
+        let (probes, closures) = {
+            let mut control = attach::control();
+            (control.detach_panicked(), control.detach_panicked_closures())
+        };
+        let of_probe =
+            |probe: &&NamedProbe| format!("the probe {} ({}) panicked; it is detached", probe.name, probe.probe.location);
+        let texts: Vec<String> = probes.iter().map(of_probe).chain(closures.iter().map(|c| closure::panicked(c))).collect();
+        rcu::retire(Box::new(closures)); // CL-2
+        for text in texts {
             report::say(format_args!("{text}"));
             attach::sessions().iter().for_each(|s| s.warn(text.clone()));
         }

@@ -7,6 +7,7 @@ mod attach;
 mod builder;
 mod channel;
 pub mod clock;
+mod closure;
 mod condition;
 mod consumer;
 mod context;

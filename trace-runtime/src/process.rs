@@ -175,5 +175,6 @@ pub(crate) fn program() -> String {
 pub(crate) fn may_wait(what: &'static str) -> Result<()> {
     let nested =
         trace_registry::sys::thread().is_some_and(|t| t.nesting.load(Ordering::Relaxed) & trace_registry::sys::DEPTH != 0);
-    if nested { Err(Error::from(Kind::InsideProbe(what))) } else { Ok(()) }
+    // The consumer's thread would wait for itself.
+    if nested || crate::consumer::is_this_thread() { Err(Error::from(Kind::InsideProbe(what))) } else { Ok(()) }
 }

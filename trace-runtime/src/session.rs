@@ -9,10 +9,12 @@ use crate::recording::Recording;
 use crate::ring_buffer::HeaderKind;
 use crate::snapshot::{Receipt, Wanted};
 use crate::statistics::{RuleState, Statistics};
+use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use trace_registry::probe::{Loss, Target};
 use trace_registry::{Event, Level, Name, tracepoint};
 
 /// A recording. Dropping it stops it and delivers what its rings hold.
@@ -159,7 +161,7 @@ impl Session {
         let class = E::DESCRIPTION;
         let name = Name::derived(class.module_path, class.name).to_string();
         let id = self.recording.event_id(&name, Level::Info, class, E::SIZES.least)?;
-        Ok(Recorder { event_id: id, session: self.recording.clone(), class: PhantomData })
+        Ok(Recorder::new(id, self.recording.clone()))
     }
 }
 
@@ -174,14 +176,28 @@ impl Drop for Session {
 }
 
 /// Records events of one class into one session, from anywhere in the program.
-#[derive(Debug)]
 pub struct Recorder<C> {
     event_id: u32,
+    /// Of the recording that `target` is for: each start of a session is another.
+    generation: u64,
+    target: Target,
     session: Arc<Recording>,
     class: PhantomData<fn(C)>,
 }
 
+impl<C> fmt::Debug for Recorder<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("session", &self.session.name).field("event_id", &self.event_id).finish_non_exhaustive()
+    }
+}
+
 impl<C: Event> Recorder<C> {
+    fn new(event_id: u32, session: Arc<Recording>) -> Recorder<C> {
+        let generation = session.generation();
+        let target = session.channel.target(event_id, generation, C::SIZES.least); // CH-1: `session` holds the channel
+        Recorder { event_id, generation, target, session, class: PhantomData }
+    }
+
     /// Records `event`, with any lifetimes. Nothing happens while the session is stopped.
     ///
     /// # Signal safety
@@ -189,10 +205,24 @@ impl<C: Event> Recorder<C> {
     /// Async-signal-safe and wait-free, if the event's fields are.
     #[inline]
     pub fn record<E: Event<Class = C>>(&self, event: E) {
-        let least = C::SIZES.least;
-        let target = self.session.channel.target(self.event_id, self.session.generation(), least); // CH-1: `session` holds the channel
-        if !tracepoint::within(|| target.record(&event)) {
-            target.lose(trace_registry::probe::Loss::Nested);
+        if self.generation == self.session.generation() {
+            record(&self.target, &event);
+        } else {
+            self.record_in_another_generation(&event);
         }
+    }
+
+    /// After the session was stopped, and perhaps started again.
+    #[cold]
+    fn record_in_another_generation<E: Event<Class = C>>(&self, event: &E) {
+        let target = self.session.channel.target(self.event_id, self.session.generation(), C::SIZES.least);
+        record(&target, event);
+    }
+}
+
+#[inline(always)]
+fn record<E: Event>(target: &Target, event: &E) {
+    if !tracepoint::within(|| target.record(event)) {
+        target.lose(Loss::Nested);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn run() -> Result<Tally> {
 /// Lists and sessions that come and go under load, in valgrind: nothing is used after it was freed. A short form, since one
 /// thread runs at a time there; it also is what a program without restartable sequences does.
 fn memory_checks() -> Result<Tally> {
-    let build = ["test", "--test", "toggle", "--no-run", "--message-format", "json"];
+    let build = ["test", "--test", "toggle", "--test", "closures", "--no-run", "--message-format", "json"];
     let messages = cargo(build).read()?;
     let executables = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;

@@ -24,6 +24,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
     // Lints of names and dead code are about the function, which has the same name.
     let alias = hidden(ident);
     let type_name = type_name(ident);
+    let attach = attach(tracepoint, &type_name, &types, &arguments);
 
     let items = quote! {
         #gate_section
@@ -64,6 +65,8 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
             ) -> __rt::ErasedProbe {
                 #function_pointer as __rt::ErasedProbe
             }
+
+            #attach
         }
 
         impl __rt::Tracepoint for #type_name {
@@ -117,6 +120,55 @@ fn function(tracepoint: &Tracepoint) -> TokenStream {
         #[allow(clippy::inline_always)]
         #[inline(always)]
         #vis #sig #body
+    }
+}
+
+/// `attach`, or `attach_reentrant`: a closure becomes a probe.
+fn attach(tracepoint: &Tracepoint, type_name: &Ident, types: &[&syn::Type], arguments: &[Ident]) -> TokenStream {
+    let (vis, lifetimes) = (&tracepoint.vis, &tracepoint.lifetimes);
+    let [closure, entry, call] = ["closure", "entry", "call"].map(|name| Ident::new(name, Span::mixed_site()));
+    let closure_type = Ident::new("RingtraceClosure", Span::mixed_site());
+    let bound = quote!(for<#(#lifetimes),*> ::core::ops::Fn(#(#types),*));
+    let bounds = quote!(#bound + ::core::marker::Send + ::core::marker::Sync + 'static);
+    let reentrant = tracepoint.words.reentrant;
+    let body = quote! {
+        let trampoline = #type_name::__Itself.__probe(|#entry, #(#arguments),*| {
+            // SAFETY: CL-1: the closure of this entry has this type.
+            unsafe { #entry.run_closure::<#closure_type>(|#call| #call(#(#arguments),*)) }
+        });
+        __rt::attach(&__RINGTRACE_TRACEPOINT, trampoline, #reentrant, #closure)
+    };
+    let allowed = quote!(#[allow(dead_code, private_bounds)]);
+    if !reentrant {
+        return quote! {
+            /// Attaches a closure until the guard is dropped.
+            ///
+            /// It runs where the tracepoint fires, as probes do, but not inside another probe: then it is skipped, and counted.
+            #allowed
+            #[track_caller]
+            #vis fn attach<#closure_type: #bounds>(#closure: #closure_type) -> __rt::AttachGuard {
+                #body
+            }
+        };
+    }
+    quote! {
+        /// A closure is attached to this tracepoint by [`attach_reentrant`](Self::attach_reentrant) only.
+        #allowed
+        #vis fn attach<#closure_type: #bound + __rt::AttachesSafely>(_: #closure_type) -> __rt::AttachGuard {
+            ::core::unreachable!()
+        }
+
+        /// Attaches a closure until the guard is dropped.
+        ///
+        /// # Safety
+        ///
+        /// The closure may run in a signal handler, inside an allocator, and inside itself: it must not allocate, lock, wait,
+        /// or panic there, nor drop this guard.
+        #allowed
+        #[track_caller]
+        #vis unsafe fn attach_reentrant<#closure_type: #bounds>(#closure: #closure_type) -> __rt::AttachGuard {
+            #body
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::model::Declaration;
 use crate::support::scope;
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 use syn::visit_mut::{self, VisitMut};
 use syn::{FnArg, Path, ReturnType, Type, parse_quote};
 
@@ -20,6 +20,14 @@ pub(super) fn stub(declaration: &Declaration, krate: Option<&Path>) -> TokenStre
             #vis #safety fn #ident #generics (#receiver, #(_: #types),*) #output #clause { loop {} }
         };
     }
+    let is_opaque = types.iter().any(|ty| ty.to_token_stream().into_iter().any(|token| token.to_string() == "impl"));
+    // Closures cannot take `impl Trait`.
+    let attach = (!is_opaque).then(|| {
+        quote! {
+            #vis fn attach #generics (_: impl Fn(#(#types),*)) -> __rt::AttachGuard #clause { loop {} }
+            #vis unsafe fn attach_reentrant #generics (_: impl Fn(#(#types),*)) -> __rt::AttachGuard #clause { loop {} }
+        }
+    });
     let impls = quote! {
         #[allow(dead_code)]
         impl #ident {
@@ -28,6 +36,7 @@ pub(super) fn stub(declaration: &Declaration, krate: Option<&Path>) -> TokenStre
             #vis fn __emit #generics (#(_: #types),*) #clause {}
             #[doc(hidden)]
             #vis fn __probe<F>(self, _: F) -> __rt::ErasedProbe { loop {} }
+            #attach
         }
         impl __rt::Tracepoint for #ident {
             type Itself = Self;
