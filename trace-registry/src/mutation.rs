@@ -1,4 +1,5 @@
-//! Mutations of the protocols, for tests that must notice them: `cargo xtask stress --mutate NAME`.
+//! Mutations of the protocols, for tests that must notice them: `cargo xtask stress --mutate NAME`, those of recovery
+//! `cargo xtask crash --mutate NAME`.
 //!
 //! A test that cannot fail proves nothing. Built with `--cfg ringtrace_mutate`, each step below can be broken at run time, one
 //! at a time. Any other build contains nothing of this: the conditions are a constant `false`, the text of the assembly is that
@@ -46,6 +47,10 @@ mutations! {
     list_not_loaded_again: "the probe list is that of the gate, not loaded again inside the read side";
     list_mixed_words: "additions by rseq and locked ones go to one word";
     list_no_grace_period: "what is retired is dropped at once";
+    recovery_last_class_ignored: "recovery does not read the journal's last class";
+    recovery_tail_dropped: "recovery delivers closed sub-buffers only";
+    recovery_written_again: "recovery delivers what was written and not given back a second time";
+    recovery_partial_kept: "recovery goes on behind a partial packet";
 }
 
 /// Returns the place of a mutation in the list; at compile time, so that a wrong name does not compile.

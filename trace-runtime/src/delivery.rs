@@ -66,9 +66,11 @@ impl Delivery {
         self.is_elsewhere = true;
     }
 
-    /// Whether another process still holds rings that were left to others: it may not have delivered all.
+    /// Whether another process still holds rings that were left to others, or was ended before it took them: they may not be
+    /// delivered.
     pub(crate) fn is_held_elsewhere(&self) -> bool {
-        self.is_elsewhere && self.transfer.reader.holder().is_some()
+        let reader = &self.transfer.reader;
+        self.is_elsewhere && (reader.holder().is_some() || !reader.was_claimed() && reader.records() > 0)
     }
 
     /// Describes new event classes; before they are used anywhere (JR-1).

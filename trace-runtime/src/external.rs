@@ -58,7 +58,7 @@ impl Consumer {
     pub fn open(session: &Path, output: &Path, format: Format) -> Result<Consumer> {
         let (rings, journal) = (session.join(RINGS), session.join(JOURNAL));
         let file = File::options().read(true).write(true).open(&rings).map_err(|e| Error::io("cannot open", &rings, e))?;
-        let schema = read_journal(&journal)?;
+        let journal::Contents { schema, origin, .. } = read_journal(&journal)?;
         let reader = open_reader(&file).map_err(|e| Error::io("cannot map", &rings, e))?;
         let name = crate::process::image_name();
         let holder = Holder::new(name.pid, name.start_time);
@@ -66,7 +66,8 @@ impl Consumer {
             let problem = format!("process {} consumes them", other.pid());
             Error::io("cannot take", &rings, io::Error::new(io::ErrorKind::ResourceBusy, problem))
         })?;
-        let sink = Directory::create(output, &schema.trace, format, Some(now_ns()))?;
+        // Events may have been recorded before now.
+        let sink = Directory::create(output, &schema.trace, format, Some(origin.begun_ns))?;
         let delivery = Delivery::new(reader, schema.trace, false, Box::new(sink), None);
         let mut consumer = Consumer { delivery, journal, read: 0, described: HashSet::new(), holder };
         consumer.describe()?;
@@ -79,7 +80,7 @@ impl Consumer {
         if length == self.read {
             return Ok(());
         }
-        let schema = read_journal(&self.journal)?;
+        let schema = read_journal(&self.journal)?.schema;
         self.read = length;
         let is_new = |class: &&ctf::EventClass| !self.described.contains(&(class.stream_id, class.id));
         let new: Vec<ctf::EventClass> = schema.events().iter().filter(is_new).cloned().collect();
@@ -138,10 +139,10 @@ impl Consumer {
     }
 }
 
-fn read_journal(path: &Path) -> Result<ctf::Schema> {
+fn read_journal(path: &Path) -> Result<journal::Contents> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
     let empty = || Error::io("cannot use", path, io::Error::other("its session has not begun"));
-    Ok(journal::read(&bytes, path)?.ok_or_else(empty)?.schema)
+    journal::read(&bytes, path)?.ok_or_else(empty)
 }
 
 #[expect(unsafe_code, reason = "maps a file that its owner could cut")]

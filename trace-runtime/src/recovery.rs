@@ -25,7 +25,7 @@ use crate::external;
 use crate::journal;
 use crate::output::{Directory, Sink as _};
 use crate::process;
-use crate::ring_buffer::{Holder, Losses, Purpose, Reader};
+use crate::ring_buffer::{Holder, Losses, Purpose, Reader, STALE_NS};
 use crate::storage;
 use crate::sys;
 use crate::transfer::{Front, Span, Transfer};
@@ -144,10 +144,7 @@ impl Remains {
             let none = Losses::default();
             return Ok(Recovered { path: PathBuf::new(), events: 0, bytes: 0, cut: 0, lost: none });
         };
-        // Another process may consume the rings, which goes on when theirs has died.
-        let own = process::image_name();
-        let claim = reader.claim(Holder::new(own.pid, own.start_time), external::now_ns());
-        if claim.is_err() {
+        if !claim(&reader) {
             let why = "another process consumes its rings, and writes the trace";
             return Err(Kind::InUse { path: directory.join(storage::RINGS), why }.into());
         }
@@ -166,7 +163,7 @@ impl Remains {
         let (sink, cut) = Directory::resume(&path, schema, origin.begun_ns)?;
         let end_ns = sink.told().iter().map(|(_, told)| told.end_ns).max().unwrap_or(0).max(origin.begun_ns);
         let mut transfer = Transfer::new(reader, Front::of(&schema.trace), Span::Whole, Box::new(sink));
-        transfer.deliver(true, true)?;
+        transfer.deliver(!trace_registry::is_mutated!(recovery_tail_dropped), true)?;
         let end_ns = transfer.told().values().map(|told| told.end_ns).fold(end_ns, u64::max);
         transfer.close(end_ns)?;
         transfer.sink.flush()?;
@@ -184,6 +181,24 @@ impl Remains {
     /// Removes the files without recovering anything.
     pub fn remove(self) {
         storage::remove_session(&self.directory);
+    }
+}
+
+/// Takes the right to consume. False: another process has it, and goes on although that of the rings has died. One that has died
+/// too loses it when it was not seen for a while.
+fn claim(reader: &Reader) -> bool {
+    let own = process::image_name();
+    let own = Holder::new(own.pid, own.start_time);
+    let begun = external::now_ns();
+    loop {
+        let now = external::now_ns();
+        if reader.claim(own, now).is_ok() {
+            return true;
+        }
+        if now - begun > STALE_NS + STALE_NS / 2 {
+            return false;
+        }
+        std::thread::sleep(STILL);
     }
 }
 

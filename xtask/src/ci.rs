@@ -1,20 +1,21 @@
 //! `cargo xtask ci`.
 
 use crate::process::Tally;
-use crate::{check, fuzz, golden, readme, stress, test, tidy, ui};
+use crate::{check, crash, fuzz, golden, readme, stress, test, tidy, ui};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
 type Step = fn() -> Result<Tally>;
 
 /// Cheap steps first. The short link matrix is one of the workspace's tests.
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 9] = [
     ("tidy", tidy::run),
     ("check", check::run),
     ("test", test::run),
     ("fuzz", fuzz::short),
     ("ui", || ui::run(false)),
     ("stress", stress::ci),
+    ("crash", crash::ci),
     ("golden", || golden::run(false)),
     ("readme", readme::run),
 ];

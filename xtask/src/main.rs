@@ -5,6 +5,7 @@ mod bench_compare;
 mod bench_control;
 mod check;
 mod ci;
+mod crash;
 mod fuzz;
 mod golden;
 mod link_matrix;
@@ -120,6 +121,12 @@ enum Verb {
         #[arg(long, value_name = "NAME", conflicts_with = "long")]
         mutate: Option<String>,
     },
+    /// The kill laboratory: programs ended at random moments by every means, and every committed event looked for in what is
+    /// left of their traces, by both readers.
+    ///
+    /// The last line is the result. With a mutation, it must fail. Where it may make a memory cgroup and mount a file system, it
+    /// uses them; else it says what stands in.
+    Crash(crash::Arguments),
     /// How long control from outside takes: enabling 1 000 tracepoints, the first event, the start of a process.
     ///
     /// Medians in milliseconds, of whole commands and processes. For a machine that does nothing else.
@@ -173,6 +180,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::BenchRead { json, rest } => bench::read(json, rest),
         Verb::Stress { mutate: Some(name), .. } => stress::mutated(&name),
         Verb::Stress { long, mutate: None } => stress::run(long),
+        Verb::Crash(arguments) => crash::run(&arguments),
         Verb::BenchControl { json } => bench_control::run(json),
         Verb::Fuzz { short: true, .. } => Ok(fuzz::short()?.close()),
         Verb::Fuzz { seconds, guided, .. } => Ok(fuzz::run(seconds, guided)?.close()),

@@ -1,5 +1,6 @@
 //! `cargo xtask stress`.
 
+use crate::crash;
 use crate::process::{Cmd, Tally};
 use crate::workspace::{Metadata, files, host, root};
 use anyhow::{Context, Result, ensure};
@@ -16,37 +17,38 @@ const MUTATED_LIMIT: Duration = Duration::from_secs(300);
 /// Where the mutations are listed.
 const MUTATIONS: &str = "trace-registry/src/mutation.rs";
 
-/// Builds the stress test. Mutations are a build of their own.
-fn build(with_mutations: bool) -> Result<PathBuf> {
+/// Builds the stress test and the kill laboratory, and returns the one of that name. Mutations are a build of their own.
+pub(crate) fn build(program: &str, with_mutations: bool) -> Result<PathBuf> {
     let (host, target) = (host()?, Metadata::of_workspace()?.target("stress"));
-    let cargo = Cmd::cargo().args(["build", "--quiet", "--release", "--package", "stress", "--target", &host]).dir(root());
+    let cargo = Cmd::cargo().args(["build", "--quiet", "--release", "--package", "stress", "--package", "crash"]);
+    let cargo = cargo.args(["--target", &host]).dir(root());
     let cargo =
         cargo.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", if with_mutations { "--cfg ringtrace_mutate" } else { "" });
-    ensure!(cargo.passes()?, "the stress test does not build");
-    let built = target.join(host).join("release/stress");
+    ensure!(cargo.passes()?, "{program} does not build");
+    let built = target.join(host).join("release").join(program);
     // The next build has the same name.
-    let kept = target.join(if with_mutations { "stress-with-mutations" } else { "stress" });
+    let kept = target.join(if with_mutations { format!("{program}-with-mutations") } else { program.to_owned() });
     std::fs::copy(&built, &kept).with_context(|| built.display().to_string())?;
     Ok(kept)
 }
 
 /// Runs it. Returns whether nothing was wrong.
 pub(crate) fn run(is_long: bool) -> Result<bool> {
-    Cmd::new(build(false)?).args(if is_long { LONG } else { SHORT }).limit(LIMIT).passes()
+    Cmd::new(build("stress", false)?).args(if is_long { LONG } else { SHORT }).limit(LIMIT).passes()
 }
 
 /// Runs it with one step of a protocol broken. Returns whether nothing was wrong, which would be: the test is to fail.
 pub(crate) fn mutated(name: &str) -> Result<bool> {
     let names = names()?;
     ensure!(names.iter().any(|n| n == name), "no mutation {name}; there are {}", names.join(", "));
-    Cmd::new(build(true)?).args(MUTATED).arg(name).limit(LIMIT).passes()
+    Cmd::new(build("stress", true)?).args(MUTATED).arg(name).limit(LIMIT).passes()
 }
 
 /// The short form, and every mutation.
 pub(crate) fn ci() -> Result<Tally> {
     let mut tally = Tally::default();
-    let with_mutations = build(true)?;
-    for name in names()? {
+    let with_mutations = build("stress", true)?;
+    for name in names()?.into_iter().filter(|name| !name.starts_with(crash::PREFIX)) {
         let test = Cmd::new(&with_mutations).args(MUTATED).arg(&name).limit(MUTATED_LIMIT);
         println!("$ {test}");
         // 1: something was wrong.
@@ -61,7 +63,7 @@ pub(crate) fn ci() -> Result<Tally> {
 }
 
 /// The names in the list of mutations.
-fn names() -> Result<Vec<String>> {
+pub(crate) fn names() -> Result<Vec<String>> {
     let source = files()?.into_iter().find(|f| f.path == MUTATIONS).context(MUTATIONS)?.text;
     let table = source.split_once("\nmutations! {").and_then(|(_, rest)| rest.split_once("\n}")).context("the table")?.0;
     Ok(table.lines().filter_map(|line| Some(line.trim().split_once(": \"")?.0.to_owned())).collect())

@@ -82,6 +82,11 @@ impl Reader {
         }
     }
 
+    /// Whether somebody ever had the right to consume.
+    pub fn was_claimed(&self) -> bool {
+        self.memory().fallback().is_some_and(|(_, page)| page.seen_ns.load(Ordering::Acquire) != 0)
+    }
+
     /// Returns who consumes, and when it was last seen.
     pub fn holder(&self) -> Option<(Holder, u64)> {
         let (_, page) = self.memory().fallback()?;
