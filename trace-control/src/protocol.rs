@@ -48,6 +48,8 @@ pub enum Request {
     Status,
     /// Make a session and start it. → [`SessionState`].
     Create(Box<SessionPlan>),
+    /// Let a session end with this connection, as one that was followed into a child and has lost its own. → [`SessionState`].
+    Bind(SessionName),
     /// Record what rules match. → [`Changed`].
     Enable(Rules),
     /// Record it no longer. → [`Changed`].
@@ -70,8 +72,8 @@ pub enum Request {
 
 impl Request {
     /// The names of all requests.
-    pub const NAMES: [&str; 13] = [
-        "hello", "list", "status", "create", "enable", "disable", "start", "stop", "destroy", "watch", "why", "doctor",
+    pub const NAMES: [&str; 14] = [
+        "hello", "list", "status", "create", "bind", "enable", "disable", "start", "stop", "destroy", "watch", "why", "doctor",
         "snapshot",
     ];
 
@@ -307,6 +309,9 @@ pub struct SessionState {
     /// Whether another process consumes its rings and writes the trace.
     #[serde(default)]
     pub external: bool,
+    /// Whether children after fork(2) are recorded too.
+    #[serde(default)]
+    pub follow: bool,
     /// Its rules, in their order.
     pub rules: Vec<String>,
     /// Number of probes that its rules match.
@@ -404,6 +409,9 @@ pub struct SessionPlan {
     /// Records sensitive fields as they are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
+    /// Children after fork(2) are recorded too, each into a directory of its own, `OUTPUT-PID`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub follow: bool,
     /// Directory of the trace: absolute, or from the process's working directory. None: `./NAME-TIME.ringtrace` there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
@@ -592,6 +600,7 @@ mod tests {
             Request::List,
             Request::Status,
             Request::Create(Box::new(plan)),
+            Request::Bind(SessionName { session: session() }),
             Request::Enable(Rules { session: session(), rules: "a:*; !a:b".into() }),
             Request::Disable(Rules { session: session(), rules: "a:b".into() }),
             Request::Start(SessionName { session: session() }),

@@ -1,5 +1,5 @@
 //! The one place that names raw atomics, so that a model checker can stand in for them.
 
 pub use core::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+    AtomicBool, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
 };

@@ -7,6 +7,7 @@
 use crate::agent::Counter;
 use crate::condition::{self, Progress};
 use crate::error::{Error, Kind, Result};
+use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu;
 use crate::recording::Recording;
@@ -54,7 +55,6 @@ pub(crate) fn probes() -> impl Iterator<Item = &'static NamedProbe> + Clone {
 }
 
 /// What the control lock guards.
-#[derive(Default)]
 pub(crate) struct Control {
     /// Probes that panicked, by address: they are attached to nothing any more.
     detached: Vec<usize>,
@@ -62,36 +62,44 @@ pub(crate) struct Control {
     watched: Vec<(usize, Arc<Counter>)>,
     /// Closures, in the order in which they were attached.
     closures: Vec<Arc<Attached>>,
+    /// Closures of this process image that have a guard, by address: a forked child may have guards of its parent's.
+    guarded: Vec<usize>,
 }
 
-static CONTROL: Mutex<Control> = Mutex::new(Control { detached: Vec::new(), watched: Vec::new(), closures: Vec::new() });
+static CONTROL: PerImage<Mutex<Control>> = PerImage::new(|| {
+    // A followed child detaches what panicked in its parent.
+    let panicked = probes().filter(|p| p.probe.panics.load(Ordering::Relaxed) > 0);
+    Mutex::new(Control { detached: panicked.map(address).collect(), watched: Vec::new(), closures: Vec::new(), guarded: Vec::new() })
+});
 
 /// The sessions that exist, recording or not. Changed under the control lock; the consumer takes it without.
-static SESSIONS: OnceBox<ArcSwap<Vec<Arc<Recording>>>> = OnceBox::new();
+static SESSIONS: PerImage<ArcSwap<Vec<Arc<Recording>>>> = PerImage::new(|| ArcSwap::from_pointee(Vec::new()));
 
-fn table() -> &'static ArcSwap<Vec<Arc<Recording>>> {
-    SESSIONS.get_or_init(|| Box::new(ArcSwap::from_pointee(Vec::new())))
+/// Leaves the parent's sessions behind; for a forked child.
+pub(crate) fn renew() {
+    CONTROL.renew();
+    SESSIONS.renew();
 }
 
 /// Returns the sessions that exist.
 pub(crate) fn sessions() -> Arc<Vec<Arc<Recording>>> {
-    table().load_full()
+    SESSIONS.get().load_full()
 }
 
 pub(crate) fn control() -> MutexGuard<'static, Control> {
-    rcu::lock(&CONTROL)
+    rcu::lock(CONTROL.get())
 }
 
 impl Control {
     pub(crate) fn add(&mut self, session: Arc<Recording>) {
         let mut sessions = Vec::clone(&sessions());
         sessions.push(session);
-        table().store(Arc::new(sessions));
+        SESSIONS.get().store(Arc::new(sessions));
     }
 
     pub(crate) fn remove(&mut self, session: &Recording) {
         let kept = sessions().iter().filter(|s| !std::ptr::eq(&***s, session)).cloned().collect();
-        table().store(Arc::new(kept));
+        SESSIONS.get().store(Arc::new(kept));
     }
 
     /// Makes and publishes the lists of all tracepoints with a probe that `concerns`. It cannot fail: what a session cannot
@@ -167,6 +175,7 @@ impl Control {
     /// Puts a closure behind the probes of its tracepoint.
     pub(crate) fn attach(&mut self, closure: Arc<Attached>) {
         let tracepoint = closure.tracepoint;
+        self.guarded.push(Arc::as_ptr(&closure).addr());
         self.closures.push(closure);
         self.publish_list(tracepoint);
     }
@@ -178,6 +187,14 @@ impl Control {
         if self.closures.len() < before {
             self.publish_list(closure.tracepoint);
         }
+    }
+
+    /// Forgets the guard of a closure, which is no longer attached. Returns whether it is of this process image.
+    pub(crate) fn release(&mut self, closure: &Arc<Attached>) -> bool {
+        self.detach(closure);
+        let before = self.guarded.len();
+        self.guarded.retain(|address| *address != Arc::as_ptr(closure).addr());
+        self.guarded.len() < before
     }
 
     /// Detaches the closures that panicked since the last call, and returns them.

@@ -4,6 +4,7 @@ use crate::attach;
 use crate::consumer;
 use crate::context::Context;
 use crate::error::{Kind, Result};
+use crate::follow;
 use crate::process;
 use crate::recording::Recording;
 use crate::session::Session;
@@ -80,6 +81,11 @@ pub struct Builder {
     pub(crate) clock: Clock,
     pub(crate) announced: bool,
     pub(crate) is_agents: bool,
+    pub(crate) follow: bool,
+    /// Whether the session ends with a connection to the agent.
+    pub(crate) bound: bool,
+    /// Output of the first of a family whose children are followed.
+    pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -107,6 +113,9 @@ impl Builder {
             clock: Clock::default(),
             announced: false,
             is_agents: false,
+            follow: false,
+            bound: false,
+            root: None,
         }
     }
 
@@ -176,6 +185,26 @@ impl Builder {
         self
     }
 
+    /// Records children after fork(2) too: each has a session like this one, with the rules of that moment, its own rings, and a
+    /// trace of its own in `OUTPUT-PID`, and so have its children. Where this program can be controlled from outside, they can.
+    ///
+    /// The child is recorded before fork(2) returns in it, which takes some milliseconds. Its rules' times (`for 30s`) begin anew.
+    /// Closures that the parent attached are not in it. What it recorded is complete when it returns from `main` or calls exit(3); a child that calls `_exit` or is killed leaves
+    /// its last events to `ringtrace recover`. Programs that it starts by exec(2) are traced as ever: by their environment.
+    ///
+    /// Children of vfork(2), of the bare system call, and of a signal handler must not trace: only fork(3) runs handlers, and
+    /// those allocate.
+    pub fn follow(mut self) -> Builder {
+        self.follow = true;
+        self
+    }
+
+    /// The session ends with a connection to the agent.
+    pub(crate) fn bound(mut self, bound: bool) -> Builder {
+        self.bound = bound;
+        self
+    }
+
     /// Says on stderr where the trace lies, at the end of the process.
     pub(crate) fn announced(mut self, announced: bool) -> Builder {
         self.announced = announced;
@@ -227,6 +256,9 @@ impl Builder {
             return Err(error);
         }
         control.add(recording.clone());
+        if recording.builder.follow {
+            follow::install();
+        }
         populate_the_rest(&recording);
         control.publish(|p| recording.wants(p));
         Ok(recording)

@@ -3,6 +3,7 @@
 use crate::attach;
 use crate::consumer;
 use crate::error::{Chain, Result};
+use crate::follow;
 use crate::process;
 use crate::rcu;
 use std::sync::Arc;
@@ -26,11 +27,11 @@ fn attach(closure: Arc<Attached>) -> Result<()> {
 }
 
 fn detach(closure: Arc<Attached>) {
-    if process::get().is_some_and(process::Process::is_alive) {
-        attach::control().detach(&closure);
+    // In a forked child a lock may have been held when it was forked, and what was captured is the parent's.
+    let is_child = follow::is_child();
+    if process::get().is_some() && !is_child && attach::control().release(&closure) {
         rcu::retire(Box::new(closure)); // CL-2
-    } else if process::get().is_some() {
-        // A forked child: a lock may have been held when it was forked, and what was captured is the parent's.
+    } else {
         std::mem::forget(closure);
     }
 }
@@ -50,7 +51,7 @@ fn detach_and_wait(closure: Arc<Attached>, limit: Duration) -> std::result::Resu
     if process::may_wait("").is_err() {
         return Err(DetachError::INSIDE);
     }
-    if !process::get().is_some_and(process::Process::is_alive) {
+    if follow::is_child() || process::get().is_none() {
         return Ok(());
     }
     wait_for_reclaimer(limit).then_some(()).ok_or(DetachError::stuck(limit))

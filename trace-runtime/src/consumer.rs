@@ -12,6 +12,8 @@
 use crate::attach::{self, NamedProbe};
 use crate::closure;
 use crate::error::{Error, Kind, Result};
+use crate::follow;
+use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu::{self, Reclaimer, lock};
 use crate::recording::Recording;
@@ -41,11 +43,16 @@ pub(crate) fn is_this_thread() -> bool {
     THREAD.load(Ordering::Relaxed) == sys::gettid()
 }
 
-static REQUESTS: Mutex<Option<Sender<Request>>> = Mutex::new(None);
+static REQUESTS: PerImage<Mutex<Option<Sender<Request>>>> = PerImage::new(Mutex::default);
+
+/// Leaves the parent's thread behind; for a forked child.
+pub(crate) fn renew() {
+    REQUESTS.renew();
+}
 
 /// Starts the thread if it does not run.
 pub(crate) fn ensure_running() -> Result<()> {
-    let mut requests = lock(&REQUESTS);
+    let mut requests = lock(REQUESTS.get());
     if requests.is_none() {
         let (sender, receiver) = channel();
         let body = move || {
@@ -67,13 +74,13 @@ struct AtEnd;
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
-        *lock(&REQUESTS) = None;
+        *lock(REQUESTS.get()) = None;
         attach::sessions().iter().for_each(|s| s.switch_off());
     }
 }
 
 fn send(request: Request) -> Result<()> {
-    let sent = lock(&REQUESTS).as_ref().is_some_and(|r| r.send(request).is_ok());
+    let sent = lock(REQUESTS.get()).as_ref().is_some_and(|r| r.send(request).is_ok());
     if sent { Ok(()) } else { Err(Kind::Off("its consumer's thread has ended").into()) }
 }
 
@@ -107,7 +114,7 @@ pub(crate) fn destroy(session: &Arc<Recording>, wait: bool) {
 
 /// At the end of the process: what is recorded is delivered, whoever still holds the sessions.
 extern "C" fn stop_all() {
-    if !process::get().is_some_and(process::Process::is_alive) || process::may_wait("").is_err() {
+    if follow::is_child() || process::get().is_none() || process::may_wait("").is_err() {
         return; // a forked child, or a probe that ended the process: the rings stay for `ringtrace recover`
     }
     for session in attach::sessions().iter() {

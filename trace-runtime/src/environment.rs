@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! text    = "off" | "0" | "@" PATH | part { ";" part }
-//! part    = RULE | "1" | "print" | "overwrite" | "sensitive" | "memory" SIZE | "sub-buffer" SIZE | "output" PATH
-//!         | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
+//! part    = RULE | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
+//!         | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
 //!         | "format" ( "ctf1.8" | "ctf2" )
 //! ```
 //!
@@ -91,15 +91,37 @@ fn from_file(path: &Path) -> std::io::Result<Source> {
     Ok(Source { text: std::fs::read_to_string(path)?, file: Some(path.to_owned()) })
 }
 
+/// Where a text is quoted: by `'…'`, by backquotes, or by `"…"`, in which `\"` ends nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quotes {
+    begun_by: Option<char>,
+    is_escaped: bool,
+}
+
+impl Quotes {
+    fn is_inside(self) -> bool {
+        self.begun_by.is_some()
+    }
+
+    fn pass(&mut self, c: char) {
+        match (self.begun_by, c) {
+            _ if std::mem::take(&mut self.is_escaped) => {}
+            (Some('"'), '\\') => self.is_escaped = true,
+            (Some(begun_by), c) if c == begun_by => self.begun_by = None,
+            (None, '"' | '\'' | '`') => self.begun_by = Some(c),
+            _ => {}
+        }
+    }
+}
+
 /// The text as one line of parts, character for character: without comments, and with `;` for line ends.
 fn one_line(source: &Source) -> String {
-    let (mut is_comment, mut quote) = (false, None);
+    let (mut is_comment, mut quotes) = (false, Quotes::default());
     let one = |c: char| {
-        match (c, quote) {
-            ('\n', _) => (is_comment, quote) = (false, None),
-            ('#', None) if source.file.is_some() => is_comment = true,
-            ('"' | '\'', None) => quote = Some(c),
-            (c, Some(begin)) if c == begin => quote = None,
+        match c {
+            '\n' => (is_comment, quotes) = (false, Quotes::default()),
+            '#' if source.file.is_some() && !quotes.is_inside() => is_comment = true,
+            c if !is_comment => quotes.pass(c),
             _ => {}
         }
         match c {
@@ -114,17 +136,13 @@ fn one_line(source: &Source) -> String {
 /// The parts with where they begin, in characters. What is quoted is not divided.
 fn parts(line: &str) -> Vec<(usize, String)> {
     let mut parts = vec![(0, String::new())];
-    let mut quote = None;
+    let mut quotes = Quotes::default();
     for (at, c) in line.chars().enumerate() {
-        match (c, quote) {
-            (';', None) => {
-                parts.push((at + 1, String::new()));
-                continue;
-            }
-            ('"' | '\'', None) => quote = Some(c),
-            (c, Some(begin)) if c == begin => quote = None,
-            _ => {}
+        if c == ';' && !quotes.is_inside() {
+            parts.push((at + 1, String::new()));
+            continue;
         }
+        quotes.pass(c);
         if let Some((_, part)) = parts.last_mut() {
             part.push(c);
         }
@@ -169,6 +187,10 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
             }
             "sensitive" => {
                 builder = alone(builder.clone().sensitive())?;
+                false
+            }
+            "follow" => {
+                builder = alone(builder.clone().follow())?;
                 false
             }
             "memory" => {
@@ -290,6 +312,12 @@ mod tests {
             assert_eq!(rules(&begun(text)), ["*"], "{text}");
         }
         assert!(begun("print; a:*").is_printed);
+        assert!(begun("follow; a:*").builder.follow);
+        // What ends a text of a filter is what ends it for the filter's parser.
+        let plan = begun(r#"a:b if path == "say \"a;b\"; \\"; memory 8M; c:* if path == "';'""#);
+        let found = rules(&plan);
+        assert_eq!((found.len(), plan.builder.memory), (2, 8 << 20), "{found:?}");
+        assert!(found[0].ends_with(r#"path == "say \"a;b\"; \\""#), "{found:?}");
         let plan = begun("output 'a;b'; sensitive");
         assert!(plan.builder.sensitive && matches!(&plan.builder.output, Output::Directory(path) if path == Path::new("a;b")));
     }

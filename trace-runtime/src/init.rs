@@ -2,10 +2,21 @@
 
 use crate::agent;
 use crate::environment::{self, Plan, Wish};
+use crate::follow;
+use crate::per_image::PerImage;
 use crate::rcu::lock;
 use crate::report;
+use std::sync::Once;
+use trace_registry::sync::{AtomicBool, Ordering};
 
-static ONCE: std::sync::Once = std::sync::Once::new();
+static ONCE: PerImage<Once> = PerImage::new(Once::new);
+/// Whether the program has an agent.
+static HAS_AGENT: AtomicBool = AtomicBool::new(false);
+
+/// Lets the next call do something again; for a forked child.
+pub(crate) fn renew() {
+    ONCE.renew();
+}
 
 /// Starts what the environment variable `RINGTRACE` asks for.
 ///
@@ -16,10 +27,12 @@ static ONCE: std::sync::Once = std::sync::Once::new();
 /// | `1` | records every event into `./PROGRAM-TIME.ringtrace` |
 /// | `print` | prints every event on stderr, from the consumer's thread |
 /// | rules, such as `storage:* level info; !storage:noise` | records what they match |
+/// | `follow` | children after fork(2) are recorded as well, each into `DIR-PID` |
 /// | `overwrite`, `memory 64M`, `sub-buffer 1M`, `output DIR`, `context vtid,cpu`, `clock ordered`, `sensitive`, `session NAME` | options of the session, separated by `;` from rules and from each other |
 /// | `@FILE` | all this from a file: one part a line, `#` begins a comment |
 ///
-/// It may be called any number of times and from anywhere; only the first call does something. It never fails the program:
+/// It may be called any number of times and from anywhere; only the first call does something, and in a child after fork(2) the
+/// first call there, if it has one thread: it makes the child a process of its own. It never fails the program:
 /// where tracing is not possible it says why on stderr, once, and tracing stays off. What was recorded is complete when the
 /// process ends by returning from `main` or by `exit`. A setuid program ignores the variable.
 ///
@@ -27,7 +40,11 @@ static ONCE: std::sync::Once = std::sync::Once::new();
 /// trace_runtime::init();
 /// ```
 pub fn init() {
-    ONCE.call_once(|| {
+    if follow::is_child() {
+        follow::renew();
+    }
+    ONCE.get().call_once(|| {
+        follow::own();
         if crate::sys::is_secure_execution() {
             return;
         }
@@ -36,7 +53,8 @@ pub fn init() {
             return;
         }
         // Without the agent the environment is obeyed all the same.
-        let _ = agent::start(report_agent);
+        HAS_AGENT.store(true, Ordering::Relaxed);
+        let _ = agent::start(report_agent, Vec::new());
         match wish {
             Ok(Some(Wish::Begin(plan))) => begin(*plan),
             Ok(_) => {}
@@ -47,6 +65,16 @@ pub fn init() {
 
 fn value() -> String {
     std::env::var_os("RINGTRACE").unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Starts the agent in a forked child, where the parent had one; `bound` ends unless somebody takes it over. [`init`] has nothing
+/// more to do there.
+pub(crate) fn start_agent_again(bound: Vec<String>) {
+    ONCE.get().call_once(|| {
+        if HAS_AGENT.load(Ordering::Relaxed) {
+            let _ = agent::start(report_agent, bound);
+        }
+    });
 }
 
 /// A program that nobody wants to trace is silent, unless somebody keeps it from being traced.

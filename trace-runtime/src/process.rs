@@ -9,6 +9,8 @@
 
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
+use crate::follow;
+use crate::per_image::PerImage;
 use crate::sys;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -33,7 +35,7 @@ pub(crate) struct Process {
 }
 
 /// Blocks whoever comes while it is made: two read sides must not be.
-static PROCESS: OnceLock<std::result::Result<Process, &'static str>> = OnceLock::new();
+static PROCESS: PerImage<OnceLock<std::result::Result<Process, &'static str>>> = PerImage::new(OnceLock::new);
 
 /// Returns the process's state, made at the first call.
 ///
@@ -44,20 +46,36 @@ pub(crate) fn current() -> Result<&'static Process> {
     if crate::init::is_switched_off() {
         return Err(Kind::Off("the environment variable RINGTRACE says so").into());
     }
-    match PROCESS.get_or_init(Process::new) {
-        Ok(process) if process.is_alive() => Ok(process),
-        Ok(_) => Err(Kind::Off("it was forked from one that traces; call exec(2), or trace the child by itself").into()),
+    if follow::is_child() {
+        return Err(Kind::Off("it was forked from one that traces; call `ringtrace::init` in it, or let a session follow").into());
+    }
+    match PROCESS.get().get_or_init(Process::new) {
+        Ok(process) => Ok(process),
         Err(why) => Err(Kind::Off(why).into()),
     }
 }
 
 /// Returns the state if it was made, in the parent or here.
 pub(crate) fn get() -> Option<&'static Process> {
-    PROCESS.get().and_then(|p| p.as_ref().ok())
+    PROCESS.get().get().and_then(|p| p.as_ref().ok())
+}
+
+/// Leaves the parent's state behind, and this thread's number; for a forked child.
+pub(crate) fn renew() {
+    PROCESS.renew();
+    NAME.renew();
+    sys::forget_membarrier();
+    sys::register_membarrier();
+    if let Some(thread) = trace_registry::sys::thread() {
+        // Relaxed: this thread's own words.
+        thread.tid.store(0, Ordering::Relaxed);
+        thread.nesting.fetch_or(trace_registry::sys::FRESH, Ordering::Relaxed);
+    }
 }
 
 impl Process {
     fn new() -> std::result::Result<Process, &'static str> {
+        follow::own();
         let cpu_limit = possible_cpus();
         let counters = cpu_limit as usize * size_of::<CpuCounters>();
         let start = sys::memory::map_wiped_on_fork(size_of::<Header>() + counters)
@@ -70,7 +88,7 @@ impl Process {
         let sequenced = if sys::has_membarrier() && trace_registry::sys::cpu_id() != u32::MAX { cpu_limit } else { 0 };
         // SAFETY: PR-2: behind the header lie `cpu_limit` zeroed entries, for ever; `sequenced` is not 0 only where this
         // process is registered for membarrier, which `rcu.rs` then uses.
-        // `PROCESS` runs this once.
+        // `PROCESS` runs this once in a process image.
         unsafe { read_side::install(header.as_ptr(), cpu_limit, sequenced) };
         Ok(Process {
             generation,
@@ -106,13 +124,14 @@ pub(crate) fn use_sequences() {
 
 /// What tells this process image, and this copy of the run time, from others.
 pub(crate) fn image_name() -> ImageName {
-    static NAME: OnceLock<ImageName> = OnceLock::new();
-    *NAME.get_or_init(|| ImageName {
-        pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
-        start_time: start_time().unwrap_or(0),
-        id: u32::from_le_bytes(sys::random()),
-    })
+    *NAME.get()
 }
+
+static NAME: PerImage<ImageName> = PerImage::new(|| ImageName {
+    pid: std::process::id(),
+    start_time: start_time().unwrap_or(0),
+    id: u32::from_le_bytes(sys::random()),
+});
 
 /// The program's name as a session can have it.
 pub(crate) fn session_name() -> String {
@@ -131,8 +150,7 @@ pub(crate) fn session_name() -> String {
 /// Async-signal-safe; one system call at most in a thread's life.
 pub(crate) fn thread_id() -> u32 {
     let Some(thread) = trace_registry::sys::thread() else { return 0 };
-    // Relaxed: this thread's own word. The forked child of an event's thread records nothing, so the copy it has of the
-    // parent's number is never used.
+    // Relaxed: this thread's own word. A forked child forgets the parent's number before it records anything (`renew`).
     let mut tid = thread.tid.load(Ordering::Relaxed);
     if tid == 0 {
         tid = sys::gettid();

@@ -13,6 +13,7 @@ mod grace;
 
 use self::grace::{GracePeriod, Words};
 use crate::error::{Kind, Result};
+use crate::per_image::PerImage;
 use crate::sys;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -84,11 +85,16 @@ const RETIRED_LIMIT: usize = 65_536;
 /// So many make the consumer's thread run a grace period without delay.
 pub(crate) const RETIRED_HASTE: usize = if cfg!(ringtrace_mutate) { 16 } else { 1_024 };
 
-static RETIRED: Mutex<Vec<Box<dyn Send>>> = Mutex::new(Vec::new());
+static RETIRED: PerImage<Mutex<Vec<Box<dyn Send>>>> = PerImage::new(Mutex::default);
+
+/// Leaves what the parent retired behind; for a forked child.
+pub(crate) fn renew() {
+    RETIRED.renew();
+}
 
 /// Refuses when too much waits for a grace period already.
 pub(crate) fn admit() -> Result<()> {
-    let retired = lock(&RETIRED).len();
+    let retired = lock(RETIRED.get()).len();
     if retired >= RETIRED_LIMIT {
         return Err(Kind::TooManyRetired { retired, limit: RETIRED_LIMIT }.into());
     }
@@ -97,19 +103,19 @@ pub(crate) fn admit() -> Result<()> {
 
 /// Drops `object` after a grace period; never waits. Returns how many objects wait now.
 pub(crate) fn retire(object: Box<dyn Send>) -> usize {
-    let mut retired = lock(&RETIRED);
+    let mut retired = lock(RETIRED.get());
     retired.push(object);
     retired.len()
 }
 
 /// Takes what waits for a grace period.
 fn take_retired() -> Vec<Box<dyn Send>> {
-    std::mem::take(&mut *lock(&RETIRED))
+    std::mem::take(&mut *lock(RETIRED.get()))
 }
 
 /// How many objects wait for a grace period that has not begun.
 pub(crate) fn retired() -> usize {
-    lock(&RETIRED).len()
+    lock(RETIRED.get()).len()
 }
 
 /// Drops what was retired; the consumer's.

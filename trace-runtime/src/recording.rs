@@ -195,7 +195,20 @@ impl Recording {
     }
 
     pub(crate) fn check_process(&self) -> Result<()> {
+        if !self.process.is_alive() {
+            return Err(Kind::Off("the session belongs to the process that this one was forked from").into());
+        }
         process::current().map(|_| ())
+    }
+
+    /// What a child that is forked now is to record; `None`: nothing.
+    pub(crate) fn heir(&self) -> Option<Builder> {
+        if !self.builder.follow || !self.is_recording() || self.is_consumed_elsewhere() {
+            return None;
+        }
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let root = self.builder.root.clone().or_else(|| self.path.as_deref().map(absolute));
+        Some(Builder { rules: self.rules(), root, ..self.builder.clone() })
     }
 
     /// Records again after it was stopped.

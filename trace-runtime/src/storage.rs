@@ -10,14 +10,16 @@
 //! - ST-2: Only the process that made a session's directory removes it, or who [recovers](crate::recovery) it when that is gone.
 
 use crate::error::{Error, Result};
+use crate::sys;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::IntoRawFd as _;
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use trace_control::place;
+use trace_registry::sync::{AtomicI32, AtomicU64, Ordering};
 
 /// The files of one session's rings. They stay unless they are removed: what they hold may not have been delivered.
 pub(crate) struct Storage {
@@ -121,6 +123,8 @@ pub(crate) struct OwnFile {
     /// Device and inode.
     identity: (u64, u64),
     lost: bool,
+    /// Its place among [`SOCKETS`].
+    socket: Option<&'static Socket>,
 }
 
 /// Descriptors below are left to the program, which may rely on being given the lowest.
@@ -132,7 +136,20 @@ impl OwnFile {
         // Where the limit on descriptors is lower, it stays where it is.
         let file = rustix::io::fcntl_dupfd_cloexec(&file, LOWEST_DESCRIPTOR).map_or(file, File::from);
         let identity = identity(&file)?;
-        Ok(OwnFile { file: Some(file), identity, lost: false })
+        Ok(OwnFile { file: Some(file), identity, lost: false, socket: None })
+    }
+
+    /// The same, for a socket, which a forked child must not keep open: its peer would not notice that this process has ended.
+    pub(crate) fn socket(file: File) -> io::Result<OwnFile> {
+        let mut own = OwnFile::new(file)?;
+        let (descriptor, inode) = (own.as_raw_fd(), own.identity.1);
+        own.socket = SOCKETS
+            .iter()
+            .find(|place| place.descriptor.compare_exchange(-1, descriptor, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+        if let Some(place) = own.socket {
+            place.inode.store(inode, Ordering::Relaxed);
+        }
+        Ok(own)
     }
 
     /// Returns the file for writing, by one fstat(2).
@@ -164,6 +181,10 @@ impl Deref for OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
+        if let Some(place) = self.socket {
+            place.inode.store(0, Ordering::Relaxed);
+            place.descriptor.store(-1, Ordering::Relaxed);
+        }
         let keep = self.lost || !self.is_own();
         if let Some(file) = self.file.take().filter(|_| keep) {
             let _ = file.into_raw_fd(); // the number is the program's
@@ -173,6 +194,25 @@ impl Drop for OwnFile {
 
 fn identity(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|m| (m.dev(), m.ino()))
+}
+
+/// A socket of the agent's, for a child that was forked at any moment.
+struct Socket {
+    descriptor: AtomicI32,
+    inode: AtomicU64,
+}
+
+/// The listening one, and as many connections as there may be.
+static SOCKETS: [Socket; 40] = [const { Socket { descriptor: AtomicI32::new(-1), inode: AtomicU64::new(0) } }; 40];
+
+/// Closes the parent's sockets; for a forked child.
+pub(crate) fn close_inherited_sockets() {
+    for place in &SOCKETS {
+        let (descriptor, inode) = (place.descriptor.swap(-1, Ordering::Relaxed), place.inode.swap(0, Ordering::Relaxed));
+        if descriptor >= 0 && inode != 0 {
+            sys::close_if(descriptor, |stat| stat.st_ino == inode); // ST-1
+        }
+    }
 }
 
 /// A file that grows by whole pieces only.

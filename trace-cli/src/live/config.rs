@@ -65,6 +65,8 @@ struct Session {
     format: Option<String>,
     #[serde(default)]
     sensitive: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    follow: bool,
     /// Where the trace goes; `None`: NAME-TIME.ringtrace where `config load` is called.
     output: Option<PathBuf>,
 }
@@ -107,6 +109,7 @@ impl Session {
             clock: plan.clock,
             format: plan.format,
             sensitive: plan.sensitive,
+            follow: plan.follow,
             output: plan.output,
         }
     }
@@ -130,6 +133,7 @@ impl Session {
             clock: self.clock.clone(),
             format: self.format.clone(),
             sensitive: self.sensitive,
+            follow: self.follow,
             output: Some(output),
             bound: false,
             external: false,

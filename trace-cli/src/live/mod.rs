@@ -4,6 +4,7 @@ mod change;
 mod config;
 mod diagnose;
 mod external;
+mod family;
 mod list;
 mod process;
 mod ps;

@@ -14,6 +14,7 @@ use trace_control::protocol::{RefusalKind, Request, SessionName, SessionPlan, Se
 use trace_control::units;
 
 use super::external::External;
+use super::family::Family;
 use super::process::Process;
 use super::session::Options;
 use super::status::{Count, losses};
@@ -48,7 +49,7 @@ pub(crate) struct Arguments {
 
     /// Consume the rings and write the trace in this process, not in the recorded one: it spends no time on that, and what it
     /// committed is written even if it dies.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "follow")]
     external: bool,
 
     #[command(flatten)]
@@ -62,10 +63,10 @@ pub(crate) struct Arguments {
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A process that is recorded.
-struct Recorded {
-    process: Process,
-    output: PathBuf,
-    state: SessionState,
+pub(super) struct Recorded {
+    pub(super) process: Process,
+    pub(super) output: PathBuf,
+    pub(super) state: SessionState,
     /// `false` when it has ended.
     is_alive: bool,
     /// Consumes its rings here.
@@ -82,6 +83,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         // If this fails, what was begun ends with this command.
         recorded.push(begin(arguments, process, output)?);
     }
+    let own = Target::clone(&arguments.target);
+    let mut family = arguments.options.follow.then(|| Family::of(own, &recorded));
     let begun = Instant::now();
     let progress = progress(common);
     while !interrupted.load(Ordering::Relaxed) && recorded.iter().any(|r| r.is_alive) {
@@ -91,6 +94,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
         std::thread::sleep(left);
         recorded.iter_mut().for_each(Recorded::look);
+        if let Some(family) = &mut family {
+            // Who looks for children first misses those of whom it finds ended then.
+            family.look(&mut recorded, |process, output| begin(arguments, process, output))?;
+        }
         if let Some(progress) = &progress {
             progress.set_message(summary(&recorded, begun.elapsed()));
             progress.tick();
@@ -103,7 +110,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     if let Some(progress) = &progress {
         progress.finish_and_clear();
     }
-    end(recorded, common)
+    let outcome = end(recorded, common)?;
+    match family {
+        Some(family) => family.end().map(|()| outcome),
+        None => Ok(outcome),
+    }
 }
 
 /// Set when the command is to end. A second signal ends it at once.
@@ -139,6 +150,11 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
 }
 
 impl Recorded {
+    /// A process that was forked from one that is recorded.
+    pub(super) fn child(process: Process, output: PathBuf, state: SessionState) -> Recorded {
+        Recorded { process, output, state, is_alive: true, external: None, is_external: false }
+    }
+
     /// Looks how far it is.
     fn look(&mut self) {
         if !self.is_alive {

@@ -13,7 +13,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::session::{Options, new_trace};
+use super::session::{DEFAULT, Options, new_trace};
+use super::target::Target;
 use crate::Outcome;
 use crate::failure::{Failure, complain};
 
@@ -60,6 +61,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         }
     };
     let code = signals.wait(child).map_err(|error| Failure::file(Path::new(program), error))?;
+    if arguments.options.follow {
+        super::family::recover(&Target::default(), DEFAULT, std::slice::from_ref(&output))?;
+    }
     if !arguments.print && !output.exists() {
         complain(format_args!(
             "{name} recorded nothing: it does not call ringtrace::init() (or have ringtrace's feature `auto`), or it said above \
@@ -82,6 +86,7 @@ fn environment(arguments: &Arguments, output: &Path) -> Result<String, Failure> 
         parts.push(format!("output {}", quoted(output)?));
     }
     parts.extend(options.overwrite.then(|| "overwrite".to_owned()));
+    parts.extend(options.follow.then(|| "follow".to_owned()));
     parts.extend(options.sensitive.then(|| "sensitive".to_owned()));
     parts.extend(options.memory.map(|bytes| format!("memory {bytes}")));
     parts.extend(options.sub_buffer.map(|bytes| format!("sub-buffer {bytes}")));

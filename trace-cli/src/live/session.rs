@@ -93,6 +93,10 @@ pub(super) struct Options {
     /// Record sensitive fields as they are.
     #[arg(long)]
     pub(super) sensitive: bool,
+
+    /// Record child processes too, each into a directory of its own, DIR-PID.
+    #[arg(long)]
+    pub(super) follow: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -128,6 +132,7 @@ impl Options {
             clock: self.clock.clone(),
             format: self.format.map(|format| format.name().to_owned()),
             sensitive: self.sensitive,
+            follow: self.follow,
             output: None,
             bound: false,
             external: false,

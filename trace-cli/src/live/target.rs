@@ -3,11 +3,16 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use trace_control::place::{self, Image};
 
 use super::process::Process;
 use crate::failure::{Failure, complain};
+
+/// A process so young may not have got to `init()` yet; it is looked for again so often.
+const YOUTH: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Options that say which processes a verb is about.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -65,6 +70,14 @@ impl Target {
     pub(super) fn chosen(&self) -> Result<Vec<Process>, Failure> {
         let mut silent = Vec::new();
         let mut all = self.all(|image, error| silent.push((image, error)))?;
+        // `program & ringtrace record -p $!`: a process that has just begun may be traceable in a moment.
+        let is_there = |all: &[Process], pid| all.iter().any(|p| p.is.pid == pid);
+        let named: Vec<u32> = self.process.iter().filter_map(|wanted| wanted.parse().ok()).collect();
+        while named.iter().any(|pid| !is_there(&all, *pid) && super::text::has_just_begun(*pid, YOUTH)) {
+            std::thread::sleep(LOOK);
+            silent.clear();
+            all = self.all(|image, error| silent.push((image, error)))?;
+        }
         if self.process.is_empty() {
             return match all.len() {
                 1 => Ok(all),

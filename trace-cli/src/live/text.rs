@@ -72,6 +72,18 @@ pub(super) fn near<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Ve
     }
 }
 
+/// Whether a process of this machine, and of this user, began no longer ago than `youth`, and has not ended.
+pub(super) fn has_just_begun(pid: u32, youth: Duration) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // proc_pid_stat(5): behind the name the state, and as 20th word the start in clock ticks since boot.
+    let words: Vec<&str> = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().take(20).collect()).unwrap_or_default();
+    let begun = words.get(19).and_then(|word| word.parse::<u64>().ok());
+    let has_ended = matches!(words.first(), Some(&("Z" | "X")));
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec.unsigned_abs();
+    begun.is_some_and(|ticks| since_boot.saturating_sub(ticks / rustix::param::clock_ticks_per_second()) <= youth.as_secs())
+        && !has_ended
+}
+
 /// Why a process of this machine has no agent; `None`: there is no such process.
 pub(super) fn why_not_traceable(pid: u32) -> Option<String> {
     let process = format!("/proc/{pid}");

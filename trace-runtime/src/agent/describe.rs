@@ -88,6 +88,7 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         recording: session.is_recording(),
         bound: false,
         external: session.is_consumed_elsewhere(),
+        follow: session.builder.follow,
         rules: session.rules(),
         probes: attach::probes().filter(|p| session.wants(p)).count(),
         mode: match core.settings().mode {
@@ -142,6 +143,7 @@ fn plan(session: &Recording) -> words::SessionPlan {
         clock: Some(builder.clock.name().to_owned()),
         format: Some(builder.format.name().to_owned()),
         sensitive: builder.sensitive,
+        follow: builder.follow,
         output: None,
         bound: false,
         external: session.is_consumed_elsewhere(),

@@ -23,6 +23,7 @@ mod place;
 mod serve;
 
 pub(crate) use hits::Counter;
+pub(crate) use place::renew;
 
 use crate::sys;
 use connection::Connection;
@@ -39,12 +40,13 @@ const IDLE: Duration = Duration::from_secs(1);
 /// So often it looks whether what it waits for has come.
 const WAITING: Duration = Duration::from_millis(2);
 
-/// Starts the agent. What goes wrong is told to `trouble`, in the agent's thread.
-pub(crate) fn start(trouble: fn(&io::Error)) -> io::Result<()> {
+/// Starts the agent. What goes wrong is told to `trouble`, in the agent's thread. Sessions of `orphans` end unless a connection
+/// takes them over.
+pub(crate) fn start(trouble: fn(&io::Error), orphans: Vec<String>) -> io::Result<()> {
     sys::spawn_with_signals_blocked("ringtrace-agent", move || {
         sys::mark_thread_untraced();
         match Place::take() {
-            Ok(place) => Agent { place, connections: Vec::new(), sessions: Sessions::default() }.run(),
+            Ok(place) => Agent { place, connections: Vec::new(), sessions: Sessions::new(orphans) }.run(),
             Err(error) => trouble(&error),
         }
     })
@@ -62,6 +64,7 @@ impl Agent {
             self.place.keep();
             self.wait();
             self.accept();
+            self.sessions.end_orphans();
             for connection in &mut self.connections {
                 connection.round(&mut self.sessions);
             }

@@ -1,5 +1,6 @@
 //! The agent's directory and its socket.
 
+use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu::lock;
 use crate::storage::OwnFile;
@@ -22,7 +23,12 @@ enum Left {
     Ended,
 }
 
-static LEFT: Mutex<Left> = Mutex::new(Left::Nothing);
+static LEFT: PerImage<Mutex<Left>> = PerImage::new(|| Mutex::new(Left::Nothing));
+
+/// Leaves the parent's directory behind; for a forked child.
+pub(crate) fn renew() {
+    LEFT.renew();
+}
 
 /// The directory of the process image, with a socket in it.
 pub(super) struct Place {
@@ -56,7 +62,7 @@ impl Place {
     fn take_in(base: &std::path::Path) -> io::Result<Place> {
         place::private_directory(base)?;
         let directory = base.join(process::image_name().to_string());
-        let mut left = lock(&LEFT);
+        let mut left = lock(LEFT.get());
         if matches!(*left, Left::Ended) {
             return Err(io::Error::other("the process ends"));
         }
@@ -69,7 +75,7 @@ impl Place {
                 other => break other?,
             }
         };
-        let listener = OwnFile::new(File::from(OwnedFd::from(listener)))?;
+        let listener = OwnFile::socket(File::from(OwnedFd::from(listener)))?;
         if matches!(*left, Left::Nothing) {
             sys::at_exit(remove);
         }
@@ -83,11 +89,11 @@ impl Place {
         if is_open && place::is_socket(&self.directory.join(SOCKET)) {
             return;
         }
-        let left = lock(&LEFT);
+        let left = lock(LEFT.get());
         if matches!(*left, Left::Directory(..)) {
             let listener = place::private_directory(&self.directory).and_then(|()| place::listen(&self.directory));
             // Where that fails, again in a second.
-            self.listener = listener.and_then(|l| OwnFile::new(File::from(OwnedFd::from(l)))).ok();
+            self.listener = listener.and_then(|l| OwnFile::socket(File::from(OwnedFd::from(l)))).ok();
         }
     }
 
@@ -109,7 +115,7 @@ impl Place {
             let peer = rustix::net::sockopt::socket_peercred(&socket).ok();
             let user = rustix::process::geteuid();
             if peer.is_some_and(|p| p.uid == user || p.uid.is_root()) {
-                return OwnFile::new(File::from(socket)).ok();
+                return OwnFile::socket(File::from(socket)).ok();
             }
         }
     }
@@ -117,7 +123,7 @@ impl Place {
 
 /// At the end of the process: nobody is to wait for an agent that is gone.
 extern "C" fn remove() {
-    let left = std::mem::replace(&mut *lock(&LEFT), Left::Ended);
+    let left = std::mem::replace(&mut *lock(LEFT.get()), Left::Ended);
     match left {
         Left::Directory(directory, creator) if creator == std::process::id() => {
             let _ = std::fs::remove_file(directory.join(SOCKET));

@@ -87,14 +87,45 @@ fn refusal(error: &Error) -> Refusal {
     Refusal::new(kind, Chain(error).to_string())
 }
 
+/// A session that a forked child has of its parent, whose connection it ends with, is waited for so long.
+const ADOPTION: Duration = Duration::from_secs(5);
+
 /// What the agent knows of the sessions beside themselves.
-#[derive(Default)]
 pub(super) struct Sessions {
     /// Those that end with a connection.
     bound: HashSet<String>,
+    /// Those that end soon unless a connection takes them over.
+    orphans: Vec<(String, Instant)>,
 }
 
 impl Sessions {
+    pub(super) fn new(orphans: Vec<String>) -> Sessions {
+        let until = Instant::now() + ADOPTION;
+        Sessions { bound: orphans.iter().cloned().collect(), orphans: orphans.into_iter().map(|name| (name, until)).collect() }
+    }
+
+    /// Ends the sessions that nobody took over in time.
+    pub(super) fn end_orphans(&mut self) {
+        let (over, waiting) = std::mem::take(&mut self.orphans).into_iter().partition(|(_, until)| *until <= Instant::now());
+        self.orphans = waiting;
+        let over: Vec<String> = Vec::into_iter(over).map(|(name, _)| name).collect();
+        self.end_bound(&over);
+    }
+
+    /// Lets a session end with the connection that asks.
+    fn bind(&mut self, name: &str, bound: &mut Vec<String>) -> Answered {
+        let session = find(name).and_then(destroyable)?;
+        let orphan = self.orphans.iter().position(|(orphan, _)| orphan == name);
+        if orphan.is_none() && self.bound.contains(name) {
+            let message = format!("the session `{name}` ends with another connection");
+            return Err(Refusal::new(RefusalKind::Busy, message));
+        }
+        orphan.map(|at| self.orphans.remove(at));
+        self.bound.insert(name.to_owned());
+        bound.push(name.to_owned());
+        value(&self.describe(&session))
+    }
+
     /// Does what is asked. Sessions that are to end with the connection are added to `bound`.
     pub(super) fn serve(&mut self, envelope: Envelope, bound: &mut Vec<String>) -> Reply {
         let request = match Request::of(envelope) {
@@ -106,6 +137,7 @@ impl Sessions {
             Request::List => value(&describe::listing()),
             Request::Status => value(&describe::status(|session| self.describe(session))),
             Request::Create(plan) => self.create(*plan, bound),
+            Request::Bind(name) => self.bind(&name.session, bound),
             Request::Enable(rules) => change(&rules, false),
             Request::Disable(rules) => change(&rules, true),
             Request::Start(name) => {
@@ -114,6 +146,7 @@ impl Sessions {
             Request::Stop(name) => return later(find(&name.session), Wish::Stop),
             Request::Destroy(name) => {
                 self.bound.remove(&name.session);
+                self.orphans.retain(|(orphan, _)| *orphan != name.session);
                 bound.retain(|bound| *bound != name.session);
                 return later(find(&name.session).and_then(destroyable), |s, reply| Wish::Destroy(s, Some(reply)));
             }
@@ -255,6 +288,10 @@ fn builder(plan: SessionPlan) -> std::result::Result<Builder, Refusal> {
     if plan.sensitive {
         builder = builder.sensitive();
     }
+    if plan.follow {
+        builder = builder.follow();
+    }
+    builder = builder.bound(plan.bound);
     if plan.external {
         builder = builder.consumed_elsewhere();
     } else if let Some(path) = plan.output {

@@ -55,10 +55,11 @@ mod discipline;
 pub use calibration::Calibration;
 pub use discipline::Segment;
 
+use crate::per_image::PerImage;
 use crate::sys::counter;
 use calibration::Line;
 use discipline::{Discipline, Sample};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use trace_registry::sync::{AtomicPtr, Ordering, fence};
 
@@ -73,6 +74,9 @@ pub struct Clock {
     records: &'static [Calibration; RECORDS],
     discipline: Mutex<Discipline>,
 }
+
+/// Blocks whoever comes while it is made: it takes a moment.
+static PROCESS: PerImage<OnceLock<&'static Clock>> = PerImage::new(OnceLock::new);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
@@ -96,11 +100,15 @@ pub struct Origin {
 impl Clock {
     /// Returns the clock of this process, calibrated at the first call (which takes up to about 200 µs).
     pub fn process() -> &'static Clock {
-        static PROCESS: std::sync::OnceLock<&'static Clock> = std::sync::OnceLock::new();
-        PROCESS.get_or_init(|| {
+        PROCESS.get().get_or_init(|| {
             let source = if counter::is_usable() { Source::Counter } else { Source::Os };
             Clock::leak(source, Discipline::start(source == Source::Counter))
         })
+    }
+
+    /// Leaves the parent's clock behind, whose lock may be held for ever; for a forked child.
+    pub(crate) fn renew() {
+        PROCESS.renew();
     }
 
     /// Returns a clock that stands still at `ns` until [`set_fixed`](Self::set_fixed). For tests; never freed.

@@ -24,6 +24,11 @@ pub(crate) fn register_membarrier() -> bool {
     has_membarrier()
 }
 
+/// Forgets that the process was registered; for a forked child.
+pub(crate) fn forget_membarrier() {
+    MEMBARRIER.store(false, Ordering::Relaxed);
+}
+
 /// Whether [`membarrier`] works.
 pub(crate) fn has_membarrier() -> bool {
     // Relaxed: set before the read side's counters are installed with Release, or not at all.

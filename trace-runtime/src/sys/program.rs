@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd as _;
-use trace_registry::sync::Ordering;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use trace_registry::sync::{AtomicBool, AtomicI64, Ordering};
 
 /// Marks the calling thread: its tracepoints are never traced.
 pub(crate) fn mark_thread_untraced() {
@@ -36,6 +36,12 @@ pub(crate) fn at_exit(handler: extern "C" fn()) {
     unsafe { libc::atexit(handler) };
 }
 
+/// Runs handlers around each fork(3): `before`, then `in_parent` and `in_child`, all in the thread that forks.
+pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+    // SAFETY: as for `at_exit`. Failure means no memory for three pointers; then they do not run.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
 /// Whether the program runs with more privileges than its user (AT_SECURE, getauxval(3)).
 pub(crate) fn is_secure_execution() -> bool {
     // SAFETY: reads the auxiliary vector.
@@ -59,11 +65,40 @@ pub(crate) fn write_stderr(mut bytes: &[u8]) {
     }
 }
 
-fn local(seconds: i64) -> Option<libc::tm> {
+/// Closes a descriptor of this process where what it refers to is what `is_it` says.
+pub(crate) fn close_if(descriptor: i32, is_it: impl Fn(&rustix::fs::Stat) -> bool) {
+    // SAFETY: used at once, for fstat(2), which any number is good for.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    if rustix::fs::fstat(borrowed).is_ok_and(|stat| is_it(&stat)) {
+        // SAFETY: what the caller says: it is the tracer's own, and nobody uses it any more.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// How many seconds local time is ahead of UTC, as it was when a fork(2) began, and whether this process is its child.
+static REMEMBERED: AtomicI64 = AtomicI64::new(0);
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Asks for the offset from UTC, for a child that is about to be forked: `localtime_r` holds a lock that the child, forked
+/// meanwhile, could never take.
+pub(crate) fn remember_utc_offset() {
+    // Relaxed, here and below: the child is forked by this thread.
+    REMEMBERED.store(ahead_of_utc(seconds_from_1970()), Ordering::Relaxed);
+}
+
+/// Uses what was remembered from now on; for the child.
+pub(crate) fn keep_utc_offset() {
+    IS_KEPT.store(true, Ordering::Relaxed);
+}
+
+fn ahead_of_utc(seconds: i64) -> i64 {
+    if IS_KEPT.load(Ordering::Relaxed) {
+        return REMEMBERED.load(Ordering::Relaxed);
+    }
     let seconds: libc::time_t = seconds;
     let mut local = MaybeUninit::<libc::tm>::uninit();
     // SAFETY: `localtime_r` writes `local` unless it returns null.
-    unsafe { if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() { None } else { Some(local.assume_init()) } }
+    unsafe { if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() { 0 } else { local.assume_init().tm_gmtoff } }
 }
 
 /// Offsets from UTC change at quarters of an hour only.
@@ -71,10 +106,9 @@ const QUARTER: i64 = 900;
 
 /// Returns what tells how many seconds local time is ahead of UTC, at a time in seconds from 1970.
 ///
-/// It asks the C library now, and again in each later quarter of an hour: `localtime_r` holds a lock that a child, forked
-/// meanwhile, could never take.
+/// It asks the C library now, and again in each later quarter of an hour.
 pub(crate) fn utc_offset() -> impl Fn(i64) -> i32 + Send + 'static {
-    let ask = |seconds| local(seconds).map_or(0, |l| i32::try_from(l.tm_gmtoff).unwrap_or(0));
+    let ask = |seconds| i32::try_from(ahead_of_utc(seconds)).unwrap_or(0);
     let now = seconds_from_1970();
     let known = Cell::new((now.div_euclid(QUARTER), ask(now)));
     move |seconds| {
@@ -98,12 +132,38 @@ pub(crate) fn local_time_stamp_ms() -> String {
 }
 
 pub(crate) fn local_time_stamp() -> String {
-    let seconds = seconds_from_1970();
-    match local(seconds) {
-        Some(l) => {
-            let date = format!("{:04}{:02}{:02}", l.tm_year + 1900, l.tm_mon + 1, l.tm_mday);
-            format!("{date}-{:02}{:02}{:02}", l.tm_hour, l.tm_min, l.tm_sec)
+    let now = seconds_from_1970();
+    stamp(now + ahead_of_utc(now))
+}
+
+/// Seconds from 1970 as `YYYYMMDD-HHMMSS`.
+fn stamp(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Years begin in March, so that the day that is added is the last; 400 of them are an era.
+    let since_0000_march = days + 719_468;
+    let (era, day) = (since_0000_march.div_euclid(146_097), since_0000_march.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = (era * 400 + year + i64::from(month >= 10), if month < 10 { month + 3 } else { month - 9 });
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stamp;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, said) in [
+            (0, "19700101-000000"),
+            (951_782_400, "20000229-000000"),
+            (1_735_689_599, "20241231-235959"),
+            (4_107_542_400, "21000301-000000"),
+            (-1, "19691231-235959"),
+        ] {
+            assert_eq!(stamp(seconds), said);
         }
-        None => seconds.to_string(),
     }
 }

@@ -1,0 +1,281 @@
+//! Children after fork(2): followed by a session, begun by `init()` in them, or off.
+//!
+//! Each scenario is a process of its own, whose children fire a known number of events.
+#![expect(unsafe_code, reason = "fork(2)")]
+
+mod common;
+
+use common::{Contents, SetOnDrop, child, is_child, read_by_both};
+use ringtrace::{Context, Session, probe, tracepoint};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+#[tracepoint(record)]
+fn numbered(number: u64);
+
+#[tracepoint(record)]
+fn busy(number: u64);
+
+#[tracepoint]
+fn forking();
+
+static FORKED: AtomicU32 = AtomicU32::new(0);
+
+/// Forks in the middle of an event.
+#[probe(forking)]
+fn fork_here() {
+    // SAFETY: the child goes on as the only thread of its process.
+    if unsafe { libc::fork() } == 0 {
+        FORKED.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs the test again in an empty directory, with this in RINGTRACE. Returns what it said on stderr, too.
+fn run(name: &str, rules: Option<&str>) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = child(name);
+    command.current_dir(directory.path()).env("RINGTRACE_DIR", runtime(directory.path())).env_remove("RINGTRACE");
+    command.envs(rules.map(|rules| ("RINGTRACE", rules)));
+    let output = command.output().expect("the child runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}: {said}\n{}", output.status, String::from_utf8_lossy(&output.stdout));
+    (directory, said)
+}
+
+fn runtime(directory: &Path) -> PathBuf {
+    // In memory, and nobody else's.
+    let name = directory.file_name().expect("a name").to_string_lossy().into_owned();
+    PathBuf::from(format!("/dev/shm/ringtrace-test-{name}"))
+}
+
+/// The traces below `directory` that begin with `trace`, with the process that each is of: 0 for the first.
+fn traces(directory: &Path) -> Vec<(u32, Contents)> {
+    let of = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_prefix("trace")?.to_owned();
+        let pid = if name.is_empty() { 0 } else { name.strip_prefix('-')?.parse().ok()? };
+        Some((pid, read_by_both(&path)))
+    };
+    let entries = std::fs::read_dir(directory).expect("a directory").flatten();
+    let mut traces: Vec<_> = entries.filter_map(|entry| of(entry.path())).collect();
+    traces.sort_by_key(|(pid, _)| *pid);
+    traces
+}
+
+/// Forks a child that does this and then ends by exit(3), if it returns. Returns the child's number.
+fn fork(body: impl FnOnce()) -> i32 {
+    // SAFETY: the child uses what a child of a threaded process may, and ringtrace.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        body();
+        std::process::exit(0);
+    }
+    assert!(pid > 0);
+    pid
+}
+
+fn wait(pid: i32) {
+    let mut status = -1;
+    // SAFETY: `status` is written.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0, "a child failed");
+}
+
+/// What each process fires: numbers that say whose they are.
+fn fire(whose: u64) {
+    (0..100).for_each(|number| numbered(whose * 1000 + number));
+}
+
+fn numbers(whose: u64) -> Vec<u64> {
+    (whose * 1000..whose * 1000 + 100).collect()
+}
+
+#[test]
+fn a_session_follows_children_and_theirs() {
+    let name = "a_session_follows_children_and_theirs";
+    if is_child(name) {
+        ringtrace::init();
+        fire(1);
+        for whose in [2, 3] {
+            wait(fork(|| {
+                fire(whose);
+                // From threads of its own as well.
+                std::thread::spawn(move || fire(whose + 10)).join().expect("it ends");
+                wait(fork(|| fire(whose + 20)));
+                ringtrace::init();
+            }));
+        }
+        fire(4);
+        return;
+    }
+    let rules = "follow:numbered; follow; memory 2M; output trace; context vpid,vtid";
+    let (directory, said) = run(name, Some(rules));
+    let traces = traces(directory.path());
+    let of = |contents: &Contents| contents.numbers("follow:numbered", "number");
+    assert_eq!(traces.len(), 5, "{said}");
+    let mut all: Vec<u64> = Vec::new();
+    for (pid, contents) in &traces {
+        let whose = of(contents);
+        assert_eq!(contents.discarded, 0);
+        if *pid == 0 {
+            assert_eq!(whose, [numbers(1), numbers(4)].concat());
+        } else {
+            // Context is the child's.
+            assert!(contents.lines.iter().all(|line| line.contains(&format!("vpid = {pid}"))), "{:?}", contents.lines[0]);
+            assert!(said.contains(&format!("trace-{pid}")), "{said}");
+        }
+        all.extend(whose);
+    }
+    all.sort_unstable();
+    assert_eq!(all, [1, 2, 3, 4, 12, 13, 22, 23].map(numbers).concat());
+    // Nothing is left in memory.
+    assert!(std::fs::read_dir(runtime(directory.path())).expect("it").next().is_none());
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
+
+#[test]
+fn a_child_that_is_not_followed_begins_by_init() {
+    let name = "a_child_that_is_not_followed_begins_by_init";
+    if is_child(name) {
+        ringtrace::init();
+        fire(1);
+        wait(fork(|| {
+            fire(2); // off
+            let refused = Session::builder("early").start().expect_err("it is off");
+            assert!(refused.is_off() && refused.to_string().contains("ringtrace::init"), "{refused}");
+            ringtrace::init();
+            fire(3);
+            let session = Session::builder("own").enable("follow:numbered").output("own").start().expect("a session");
+            fire(4);
+            assert_eq!(session.stop().expect("it stops").events, 100);
+        }));
+        return;
+    }
+    let (directory, _) = run(name, Some("follow:numbered; memory 2M; output trace"));
+    let traces = traces(directory.path());
+    assert_eq!(traces.len(), 2);
+    assert_eq!(traces[0].1.numbers("follow:numbered", "number"), numbers(1));
+    assert_eq!(traces[1].1.numbers("follow:numbered", "number"), [numbers(3), numbers(4)].concat());
+    assert_eq!(read_by_both(&directory.path().join("own")).numbers("follow:numbered", "number"), numbers(4));
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
+
+#[test]
+fn the_parents_session_is_not_the_childs() {
+    let name = "the_parents_session_is_not_the_childs";
+    if is_child(name) {
+        let session = Session::builder("family")
+            .enable("follow:numbered")
+            .context(Context::VPID)
+            .memory(2 << 20)
+            .output("trace")
+            .follow()
+            .start()
+            .expect("a session");
+        let other = Session::builder("alone").enable("follow:*").memory(2 << 20).output("alone").start().expect("a session");
+        session.enable("follow:busy").expect("a rule");
+        fire(1);
+        wait(fork(|| {
+            fire(2);
+            busy(7); // by the rules of that moment
+            assert!(session.stop().is_err_and(|e| e.is_off()) && session.enable("*").is_err_and(|e| e.is_off()));
+            assert_eq!(session.statistics().events, 0);
+            drop(session);
+            fire(3);
+        }));
+        assert_eq!(other.stop().expect("it stops").events, 100);
+        return;
+    }
+    let (directory, _) = run(name, None);
+    let traces = traces(directory.path());
+    assert_eq!(traces.len(), 2);
+    assert_eq!(traces[1].1.numbers("follow:numbered", "number"), [numbers(2), numbers(3)].concat());
+    assert_eq!(traces[1].1.numbers("follow:busy", "number"), [7]);
+    assert_eq!(traces[0].1.events(), 100);
+    let _ = std::fs::remove_dir_all(runtime(directory.path()));
+}
+
+#[test]
+fn a_fork_in_the_middle_of_an_event_is_followed() {
+    let name = "a_fork_in_the_middle_of_an_event_is_followed";
+    if is_child(name) {
+        ringtrace::init();
+        fire(1);
+        forking();
+        if FORKED.load(Ordering::Relaxed) == 1 {
+            fire(2);
+            std::process::exit(0);
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child; `status` is written.
+        unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        assert_eq!(status, 0);
+        fire(3);
+        return;
+    }
+    let (directory, _) = run(name, Some("follow:*; follow; memory 2M; output trace"));
+    let traces = traces(directory.path());
+    assert_eq!(traces.len(), 2);
+    assert_eq!(traces[0].1.numbers("follow:numbered", "number"), [numbers(1), numbers(3)].concat());
+    assert_eq!(traces[1].1.numbers("follow:numbered", "number"), numbers(2));
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
+
+/// Locks of the tracer and of the allocator are held by other threads at every moment in which the process is forked.
+#[test]
+fn children_of_a_busy_program_are_followed_and_none_hangs() {
+    const CHILDREN: u64 = 24;
+    let name = "children_of_a_busy_program_are_followed_and_none_hangs";
+    if is_child(name) {
+        ringtrace::init();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _over = SetOnDrop(&is_over);
+            scope.spawn(|| {
+                let session = Session::builder("restless").memory(2 << 20).output("restless").start().expect("a session");
+                while !is_over.load(Ordering::Relaxed) {
+                    session.enable("follow:busy").and_then(|()| session.disable("follow:busy")).expect("rules");
+                    session.stop().and_then(|_| session.start()).expect("it stops and starts");
+                }
+            });
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    busy(std::hint::black_box(vec![1; 100]).len() as u64);
+                    std::thread::yield_now();
+                }
+            });
+            for whose in 0..CHILDREN {
+                wait(fork(|| fire(whose)));
+            }
+        });
+        return;
+    }
+    let (directory, _) = run(name, Some("follow:numbered; follow; memory 2M; output trace"));
+    let traces = traces(directory.path());
+    assert_eq!(traces.len() as u64, 1 + CHILDREN);
+    let mut all: Vec<u64> = traces.iter().flat_map(|(_, contents)| contents.numbers("follow:numbered", "number")).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..CHILDREN).flat_map(numbers).collect::<Vec<_>>());
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
+
+#[test]
+fn what_a_child_leaves_that_ends_at_once_is_recovered() {
+    let name = "what_a_child_leaves_that_ends_at_once_is_recovered";
+    if is_child(name) {
+        ringtrace::init();
+        wait(fork(|| {
+            fire(2);
+            // SAFETY: ends the process, without what is to be done at exit.
+            unsafe { libc::_exit(0) };
+        }));
+        return;
+    }
+    let (directory, _) = run(name, Some("follow:numbered; follow; memory 2M; output trace"));
+    let images: Vec<_> = std::fs::read_dir(runtime(directory.path())).expect("it").flatten().map(|e| e.path()).collect();
+    assert_eq!(images.len(), 1);
+    let recovered = ringtrace::recovery::Remains::open(&images[0].join("default")).expect("it is left").recover(None);
+    recovered.expect("it is recovered");
+    let traces = traces(directory.path());
+    assert_eq!(traces[1].1.numbers("follow:numbered", "number"), numbers(2));
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
