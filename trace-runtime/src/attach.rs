@@ -69,7 +69,12 @@ pub(crate) struct Control {
 static CONTROL: PerImage<Mutex<Control>> = PerImage::new(|| {
     // A followed child detaches what panicked in its parent.
     let panicked = probes().filter(|p| p.probe.panics.load(Ordering::Relaxed) > 0);
-    Mutex::new(Control { detached: panicked.map(address).collect(), watched: Vec::new(), closures: Vec::new(), guarded: Vec::new() })
+    Mutex::new(Control {
+        detached: panicked.map(address).collect(),
+        watched: Vec::new(),
+        closures: Vec::new(),
+        guarded: Vec::new(),
+    })
 });
 
 /// The sessions that exist, recording or not. Changed under the control lock; the consumer takes it without.

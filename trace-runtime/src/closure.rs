@@ -28,11 +28,10 @@ fn attach(closure: Arc<Attached>) -> Result<()> {
 
 fn detach(closure: Arc<Attached>) {
     // In a forked child a lock may have been held when it was forked, and what was captured is the parent's.
-    let is_child = follow::is_child();
-    if process::get().is_some() && !is_child && attach::control().release(&closure) {
-        rcu::retire(Box::new(closure)); // CL-2
-    } else {
+    if follow::is_child() || (process::get().is_some() && !attach::control().release(&closure)) {
         std::mem::forget(closure);
+    } else if process::get().is_some() {
+        rcu::retire(Box::new(closure)); // CL-2
     }
 }
 

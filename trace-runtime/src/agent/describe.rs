@@ -45,6 +45,9 @@ pub(super) fn listing() -> words::Listing {
         .iter()
         .map(|tracepoint| {
             let site = attach::sites().iter().find(|s| std::ptr::eq(s.tracepoint, tracepoint));
+            let mut probes: Vec<words::Probe> = site.map_or(&[][..], |s| &s.probes).iter().map(describe).collect();
+            // The linker's order is any.
+            probes.sort_by(|a, b| (&a.name, &a.location).cmp(&(&b.name, &b.location)));
             words::Tracepoint {
                 name: tracepoint.name.to_string(),
                 // As the compiler prints it, which breaks lines where it likes.
@@ -52,7 +55,7 @@ pub(super) fn listing() -> words::Listing {
                 location: tracepoint.location.to_string(),
                 on: tracepoint.gate.is_on(),
                 reentrant: tracepoint.reentrant,
-                probes: site.map_or(&[][..], |s| &s.probes).iter().map(describe).collect(),
+                probes,
             }
         })
         .collect();
