@@ -30,7 +30,7 @@
 //! Everything else is for ordinary code. A child made by `vfork` or `clone(CLONE_VM)` must not trace.
 #![cfg_attr(not(feature = "runtime"), no_std)]
 
-pub use trace_macros::{Event, Field, probe, tracepoint};
+pub use trace_macros::{Event, Field, event, probe, span, tracepoint};
 pub use trace_registry::{
     AttachGuard, DetachError, Event, EventClass, Field, FieldClass, Glob, Level, Name, ProbeDescriptor, ProbeOutput, Tracepoint,
     TracepointDescriptor,
@@ -54,6 +54,7 @@ pub mod __private {
     pub use trace_registry::linkme;
     pub use trace_registry::probe::*;
     pub use trace_registry::registry::{RINGTRACE_PROBES_0_1_0 as PROBES, RINGTRACE_TRACEPOINTS_0_1_0 as TRACEPOINTS};
+    pub use trace_registry::site::*;
     pub use trace_registry::sync::AtomicU64;
     pub use trace_registry::tracepoint::*;
     pub use trace_registry::{Level, Name};

@@ -91,7 +91,7 @@ unsafe fn lose(target: &Target, loss: Loss) {
 /// The probes of `T`, in the order of their lines.
 pub(crate) fn probes<T: Tracepoint>() -> Vec<&'static ProbeDescriptor> {
     let of_t = |p: &&ProbeDescriptor| std::ptr::eq((p.tracepoint)(), T::descriptor());
-    let mut found: Vec<_> = registry::probes().iter().filter(of_t).collect();
+    let mut found: Vec<_> = registry::probes().filter(of_t).collect();
     found.sort_by_key(|p| p.location.line);
     found
 }

@@ -264,6 +264,9 @@ pub struct Probe {
     pub records: bool,
     /// Fields of its events.
     pub fields: Vec<Field>,
+    /// Names of values of a traced function that the events lack, because their types are no fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
     /// Sessions that record it now.
     pub sessions: Vec<String>,
     /// How often it panicked. After the first time it is detached.

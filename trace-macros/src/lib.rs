@@ -5,6 +5,9 @@
 //! | Room | Holds |
 //! | --- | --- |
 //! | `tracepoint` | `#[tracepoint]` |
+//! | `function` | `#[tracepoint]` on what has a body |
+//! | `adhoc` | `event!`, `span!` |
+//! | `site` | what those two have in common |
 //! | `probe` | `#[probe]` |
 //! | `fields` | `#[derive(Event)]`, `#[derive(Field)]`: the fields of a type and how they are written |
 //! | `options`, `lifetimes`, `errors` | attribute words; lifetimes of types that are named elsewhere; errors, all at once |
@@ -19,11 +22,14 @@
 //!   (`forbid(unsafe_code)`) do not see them; only types, field expressions and the lines that check them carry the user's.
 //! - MA-3: Generated local names carry mixed-site spans, so that no name of the user's captures them.
 
+mod adhoc;
 mod errors;
 mod fields;
+mod function;
 mod lifetimes;
 mod options;
 mod probe;
+mod site;
 mod support;
 mod tracepoint;
 
@@ -74,6 +80,49 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// A renamed dependency needs one line at the root of the crate: `extern crate rt as ringtrace;`.
+///
+/// # Functions with a body
+///
+/// On a function with a body, all functions of an `impl` block, or all of an inline module, the attribute records each call: an
+/// event `crate:module::function::entry` with the arguments, and `…::exit` with its outcome (returned, panicked, cancelled) and
+/// duration, however it is left. A rule that names the function takes both. While they are off, a call costs one load and one
+/// predicted branch.
+///
+/// ```
+/// #[ringtrace::tracepoint(result = debug)]
+/// fn parse(text: &str, base: u32) -> Result<u64, std::num::ParseIntError> {
+///     Ok(u64::from_str_radix(text, base)?)
+/// }
+///
+/// struct Cart(Vec<u64>);
+///
+/// #[ringtrace::tracepoint] // `module::Cart::add`, `module::Cart::total`
+/// impl Cart {
+///     #[tracepoint(fields(price, count = self.0.len()))]
+///     fn add(&mut self, price: u64) {
+///         self.0.push(price);
+///     }
+///     async fn total(&self) -> u64 {
+///         self.0.iter().sum()
+///     }
+/// }
+/// # parse("1", 10).unwrap();
+/// # Cart(Vec::new()).add(1);
+/// ```
+///
+/// Of the arguments, those are recorded whose types are fields; an argument of a type parameter is one only if a bound says so
+/// (`T: Field`). An async function has a number, `future`, in all its events: entry, `poll::entry` and `poll::exit`, exit.
+///
+/// | Option | Meaning |
+/// | --- | --- |
+/// | `name = "…"` | its name; needed on a lone method, whose type the attribute does not see |
+/// | `skip(a, b)` | arguments that are not recorded |
+/// | `fields(a, n = b.len(), c = ?d, e = %f)` | what is recorded instead; `?` by `Debug`, `%` by `Display` |
+/// | `result`, `result = debug`, `result = display` | the exit has the result |
+/// | `level = Debug` | level of its events; `Info` without it |
+/// | `off` | a function of a traced block or module that is not traced |
+///
+/// A `const fn` is refused; in a block or module it is left out, and so is what bears `#[test]`.
 ///
 /// # Errors
 ///
@@ -210,7 +259,7 @@ pub fn probe(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Writing an event is that of its fields: those of this crate, and derived ones, are async-signal-safe and wait-free. `debug`
 /// and `display` run foreign code, which may not be.
 #[proc_macro_derive(Event, attributes(field))]
-pub fn event(item: TokenStream) -> TokenStream {
+pub fn derive_event(item: TokenStream) -> TokenStream {
     fields::derive_event(item.into()).into()
 }
 
@@ -252,4 +301,45 @@ pub fn event(item: TokenStream) -> TokenStream {
 #[proc_macro_derive(Field, attributes(field))]
 pub fn field(item: TokenStream) -> TokenStream {
     fields::derive_field(item.into()).into()
+}
+
+/// Records an event that is declared where it is recorded.
+///
+/// ```
+/// # let (n, peer, error) = (5, "a", "none");
+/// ringtrace::event!("net:sent", len = n, peer);
+/// ringtrace::event!("net:failed", peer, error = ?error; level = Warning, if n > 0);
+/// ```
+///
+/// The name comes first, then up to 16 values; a variable or a field goes by its own name. Their types are those of the values,
+/// which are fields, or formatted: `?value` by `Debug`, `%value` by `Display`, at most 128 bytes. Behind a `;` stand `level = …`,
+/// and last a condition, which is computed only while somebody records the event; so are the values. Each event has a gate of its
+/// own: off, it costs one load and one predicted branch.
+///
+/// On x86-64 and aarch64 Linux the event is known before it happens, so that it is listed, and filters are checked against its
+/// fields. Other systems do not know it at all yet.
+///
+/// # Signal safety
+///
+/// That of firing a [`macro@tracepoint`], and of the values.
+#[proc_macro]
+pub fn event(call: TokenStream) -> TokenStream {
+    adhoc::event(call.into()).into()
+}
+
+/// Records when a scope is entered and left: events `NAME::entry`, with the values, and `NAME::exit`, with outcome and duration.
+///
+/// ```
+/// # let batch = [1, 2];
+/// let _span = ringtrace::span!("net:flush", size = batch.len());
+/// ```
+///
+/// It takes what [`event!`] takes. The scope ends where the value is dropped.
+///
+/// # Signal safety
+///
+/// That of firing a [`macro@tracepoint`], and of the values.
+#[proc_macro]
+pub fn span(call: TokenStream) -> TokenStream {
+    adhoc::span(call.into()).into()
 }

@@ -1,7 +1,8 @@
 //! The words inside the brackets of an attribute: `word` and `word = value`, separated by commas.
 
 use crate::errors::{Errors, did_you_mean, list};
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Group, TokenStream, TokenTree};
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Ident, LitStr, Path, Token};
@@ -10,14 +11,18 @@ use syn::{Ident, LitStr, Path, Token};
 pub(crate) struct Word {
     pub(crate) word: Ident,
     pub(crate) value: Option<TokenStream>,
+    /// What stands in its parentheses.
+    list: Option<Group>,
 }
 
 impl Parse for Word {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let expected = |error: syn::Error| syn::Error::new(error.span(), "expected an option: `word` or `word = value`");
         let word = input.call(Ident::parse_any).map_err(expected)?;
-        let mut value = None;
-        if input.peek(Token![=]) {
+        let (mut value, mut list) = (None, None);
+        if input.peek(syn::token::Paren) {
+            list = Some(input.parse()?);
+        } else if input.peek(Token![=]) {
             input.parse::<Token![=]>()?;
             let mut tokens = TokenStream::new();
             while !input.is_empty() && !input.peek(Token![,]) {
@@ -25,7 +30,7 @@ impl Parse for Word {
             }
             value = Some(tokens);
         }
-        Ok(Word { word, value })
+        Ok(Word { word, value, list })
     }
 }
 
@@ -63,10 +68,26 @@ impl Options {
         Some(self.words.remove(at))
     }
 
+    /// Returns what stands in the parentheses of `word(…)`, separated by commas.
+    pub(crate) fn list<T: Parse>(&mut self, word: &str, errors: &mut Errors) -> Option<Vec<T>> {
+        let found = self.take(word)?;
+        let Some(list) = found.list else {
+            errors.push(&found.word, format!("`{word}` takes a list: `{word}(…)`"));
+            return None;
+        };
+        let parser = syn::punctuated::Punctuated::<T, Token![,]>::parse_terminated;
+        errors.check(parser.parse2(list.stream())).map(|list| list.into_iter().collect())
+    }
+
+    /// Returns a word's value, if it has one.
+    pub(crate) fn flag_or_value(&mut self, word: &str) -> Option<(Ident, Option<TokenStream>)> {
+        self.take(word).map(|found| (found.word, found.value))
+    }
+
     /// Returns where a word without value is given.
     pub(crate) fn flag(&mut self, word: &str, errors: &mut Errors) -> Option<Ident> {
         let found = self.take(word)?;
-        if let Some(value) = found.value {
+        if let Some(value) = found.value.or(found.list.map(|list| list.into_token_stream())) {
             let message = format!("`{word}` takes no value");
             if value.is_empty() { errors.push(&found.word, message) } else { errors.push(value, message) }
         }
@@ -113,13 +134,18 @@ impl Options {
     /// Returns `name = "…"`: an event name that a rule can spell.
     pub(crate) fn event_name(&mut self, errors: &mut Errors) -> Option<LitStr> {
         let name = self.string("name", errors)?;
-        let text = name.value();
-        if text.is_empty() {
-            errors.push(&name, "an event name cannot be empty");
-        } else if let Some(bad) = text.chars().find(|c| c.is_whitespace() || c.is_control() || "*?\"".contains(*c)) {
-            errors.push(&name, format!("an event name cannot contain {bad:?}: no rule could name it"));
-        }
+        check_event_name(&name, errors);
         Some(name)
+    }
+}
+
+/// Notes what no rule could spell.
+pub(crate) fn check_event_name(name: &LitStr, errors: &mut Errors) {
+    let text = name.value();
+    if text.is_empty() {
+        errors.push(name, "an event name cannot be empty");
+    } else if let Some(bad) = text.chars().find(|c| c.is_whitespace() || c.is_control() || "*?\"".contains(*c)) {
+        errors.push(name, format!("an event name cannot contain {bad:?}: no rule could name it"));
     }
 }
 

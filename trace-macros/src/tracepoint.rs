@@ -10,17 +10,25 @@ mod model;
 mod validate;
 
 use crate::errors::Errors;
+use crate::function;
 use crate::support::support;
-use model::{Declaration, Tracepoint, Words};
+pub(crate) use expand::spaced;
+use model::{Annotated, Declaration, End, Tracepoint, Words};
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{quote, quote_spanned};
 
 /// First stage: reports the mistakes, or hands the declaration to the second stage.
 pub(crate) fn declare(options: TokenStream, item: TokenStream) -> TokenStream {
-    let declaration = match Declaration::from_item(item.clone()) {
-        Ok(declaration) => declaration,
+    let declaration = match Annotated::from_item(item.clone()) {
+        Ok(Annotated::Declaration(declaration)) => declaration,
+        Ok(Annotated::Implementation(block)) => return function::implementation(*block, options),
+        Ok(Annotated::Module(module)) => return function::module(*module, options),
         Err(error) => return error.to_compile_error(),
     };
+    if let End::Body(body) = &declaration.end {
+        let Declaration { attrs, vis, sig, .. } = &*declaration;
+        return function::function(attrs, &quote!(#vis #sig), sig, body, options);
+    }
     let (tracepoint, errors) = model(&declaration, options.clone());
     let krate = tracepoint.words.krate.as_ref();
     if let Some(errors) = errors.into_tokens() {

@@ -10,6 +10,7 @@
 //! | [`per_cpu`] | counters of what was not recorded on purpose |
 //! | [`read_side`] | the read side of the probe lists (RCU) |
 //! | [`registry`] | collection, look-up by name, suffix and glob, duplicate names |
+//! | [`site`] | traced functions and ad-hoc events: classes made from inferred types |
 //! | [`event_id`], [`format`] | event IDs of a stream class, format descriptions as text |
 //! | [`sys`] | per-thread block, restartable sequences |
 //!
@@ -36,6 +37,7 @@ pub mod per_cpu;
 pub mod probe;
 pub mod read_side;
 pub mod registry;
+pub mod site;
 pub mod sync;
 pub mod sys;
 pub mod tracepoint;

@@ -5,7 +5,11 @@ use core::fmt;
 
 /// Name of a tracepoint or probe: `crate:module::function`, or one that its declaration gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name(Parts);
+pub struct Name {
+    parts: Parts,
+    /// What of it an event says: `entry`, `poll::exit`; or nothing.
+    phase: &'static str,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parts {
@@ -16,24 +20,32 @@ enum Parts {
 impl Name {
     /// The name of `item` in a module, unique by construction. `module_path` is what `module_path!()` says there.
     pub const fn derived(module_path: &'static str, item: &'static str) -> Name {
-        Name(Parts::Derived { module_path, item })
+        Name { parts: Parts::Derived { module_path, item }, phase: "" }
     }
 
     /// A name that the declaration gives.
     pub const fn given(name: &'static str) -> Name {
-        Name(Parts::Given(name))
+        Name { parts: Parts::Given(name), phase: "" }
+    }
+
+    /// The name of an event that tells something of what has this name: `NAME::entry`.
+    #[must_use]
+    pub const fn phase(self, phase: &'static str) -> Name {
+        Name { parts: self.parts, phase }
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Parts::Given(name) => f.pad(name),
+        match self.parts {
+            Parts::Given(name) if self.phase.is_empty() => return f.pad(name),
+            Parts::Given(name) => f.write_str(name)?,
             Parts::Derived { module_path, item } => match module_path.split_once("::") {
-                Some((krate, path)) => write!(f, "{krate}:{path}::{item}"),
-                None => write!(f, "{module_path}:{item}"),
+                Some((krate, path)) => write!(f, "{krate}:{path}::{item}")?,
+                None => write!(f, "{module_path}:{item}")?,
             },
         }
+        if self.phase.is_empty() { Ok(()) } else { write!(f, "::{}", self.phase) }
     }
 }
 

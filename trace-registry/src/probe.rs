@@ -4,9 +4,10 @@
 use crate::closure::Attached;
 use crate::condition::Conditional;
 use crate::event::{Event, EventClass};
-use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Piece, Sizes, Storage, WORDS};
+use crate::field::{FieldDescriptor, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Piece, Sizes, Storage, WORDS};
 use crate::level::Level;
 use crate::name::Name;
+use crate::site::Site;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::tracepoint::{Location, Tracepoint, TracepointDescriptor};
 use alloc::boxed::Box;
@@ -36,6 +37,8 @@ pub struct ProbeDescriptor {
     pub function: fn() -> ErasedProbe,
     /// How often it panicked.
     pub panics: AtomicU64,
+    /// Values of a traced function that its events lack, because their types are no fields.
+    pub skipped: &'static [FieldDescriptor],
 }
 
 static_assertions::assert_impl_all!(ProbeDescriptor: Send, Sync);
@@ -58,6 +61,26 @@ impl ProbeDescriptor {
             location,
             function,
             panics: AtomicU64::new(0),
+            skipped: &[],
+        }
+    }
+
+    /// Describes what a site records as events `E`.
+    pub(crate) fn of_site<S: Site, E: Event>(
+        name: Name,
+        skipped: &'static [FieldDescriptor],
+        identity: fn() -> ErasedProbe,
+    ) -> ProbeDescriptor {
+        ProbeDescriptor {
+            tracepoint: S::descriptor,
+            name: Some(name),
+            level: S::LEVEL,
+            class: Some(E::DESCRIPTION),
+            least: E::SIZES.least,
+            location: S::LOCATION,
+            function: identity,
+            panics: AtomicU64::new(0),
+            skipped,
         }
     }
 

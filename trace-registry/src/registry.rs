@@ -2,9 +2,12 @@
 
 use crate::name::{Glob, distance, has_suffix};
 use crate::probe::ProbeDescriptor;
+use crate::sys;
 use crate::tracepoint::TracepointDescriptor;
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use once_cell::race::OnceBox;
 
 // The names carry the version: two versions of this crate in one program have sections of their own. `cargo xtask tidy` holds
 // them to the workspace's version.
@@ -22,9 +25,26 @@ pub fn tracepoints() -> &'static [TracepointDescriptor] {
     &RINGTRACE_TRACEPOINTS_0_1_0
 }
 
-/// Returns every probe, in the linker's order.
-pub fn probes() -> &'static [ProbeDescriptor] {
-    &RINGTRACE_PROBES_0_1_0
+/// Returns every probe, in the linker's order; those of traced functions and ad-hoc events last.
+pub fn probes() -> impl Iterator<Item = &'static ProbeDescriptor> + Clone {
+    RINGTRACE_PROBES_0_1_0.iter().chain(inferred())
+}
+
+/// The probes of [sites](crate::site), made at the first call.
+fn inferred() -> &'static [ProbeDescriptor] {
+    static MADE: OnceBox<Vec<ProbeDescriptor>> = OnceBox::new();
+    MADE.get_or_init(|| {
+        let mut probes: Vec<ProbeDescriptor> = Vec::new();
+        for describe in sys::collected() {
+            let new = describe();
+            let identity = |p: &ProbeDescriptor| (core::ptr::from_ref((p.tracepoint)()), (p.function)());
+            // The compiler may have copied the code of an emitter.
+            if !probes.iter().any(|known| identity(known) == identity(&new)) {
+                probes.push(new);
+            }
+        }
+        Box::new(probes)
+    })
 }
 
 /// Two probes that go by one name.
@@ -39,7 +59,7 @@ pub struct Duplicate {
 
 /// Returns each pair of probes of one name: rules cannot tell them apart.
 pub fn duplicates() -> Vec<Duplicate> {
-    let mut named: Vec<_> = probes().iter().map(|p| (p.name().to_string(), p)).collect();
+    let mut named: Vec<_> = probes().map(|p| (p.name().to_string(), p)).collect();
     named.sort_by(|(a, p), (b, q)| (a, p.location.file, p.location.line).cmp(&(b, q.location.file, q.location.line)));
     named
         .windows(2)

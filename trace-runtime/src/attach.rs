@@ -21,7 +21,7 @@ use trace_registry::condition::Conditional;
 use trace_registry::probe::Entry;
 use trace_registry::registry::{self, Match};
 use trace_registry::sync::Ordering;
-use trace_registry::{ProbeDescriptor, TracepointDescriptor};
+use trace_registry::{Glob, ProbeDescriptor, TracepointDescriptor};
 
 /// A probe with its name, which is made only once.
 pub(crate) struct NamedProbe {
@@ -260,7 +260,7 @@ pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()>
         Match::Some(found) => {
             if rule.glob.is_exact() {
                 // A suffix becomes the whole name.
-                rule.glob = trace_registry::Glob::new(&found[0].name);
+                rule.glob = Glob::new(&found[0].name);
             }
             Ok(())
         }
@@ -272,12 +272,24 @@ pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()>
             warnings.extend(unprobed);
             Ok(())
         }
+        Match::NoneByName { .. } if names_a_function(rule) => Ok(()),
         Match::NoneByName { near } => {
             let name = rule.glob.as_str().to_owned();
             Err(Error::from(Kind::UnknownName { name, near, unprobed: unprobed(rule).into_iter().next() }))
         }
         Match::Ambiguous { candidates } => Err(Error::from(Kind::Ambiguous { name: rule.glob.as_str().to_owned(), candidates })),
     }
+}
+
+/// Whether the exact name of a rule is that of a traced function or a span, whose events have names below it. The rule takes all
+/// of them then.
+fn names_a_function(rule: &mut Rule) -> bool {
+    const ENTRY: &str = "::entry";
+    let entry = Glob::new(&format!("{}{ENTRY}", rule.glob));
+    let Match::Some(found) = registry::find(&entry, probes(), |p| p.name.clone()) else { return false };
+    let Some(name) = found[0].name.strip_suffix(ENTRY) else { return false };
+    rule.glob = Glob::new(&format!("{name}::*"));
+    true
 }
 
 /// What to do about tracepoints that a rule means but that have no probe.

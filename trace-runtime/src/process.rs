@@ -84,6 +84,7 @@ impl Process {
         // SAFETY: the mapping is page-aligned, zeroed, long enough and never unmapped.
         let generation: &'static AtomicU64 = unsafe { &header.as_ref().generation };
         generation.store(1, Ordering::Relaxed);
+        trace_registry::site::set_clock(|| Clock::process().now_ns());
         sys::init_sequences();
         let sequenced = if sys::has_membarrier() && trace_registry::sys::cpu_id() != u32::MAX { cpu_limit } else { 0 };
         // SAFETY: PR-2: behind the header lie `cpu_limit` zeroed entries, for ever; `sequenced` is not 0 only where this

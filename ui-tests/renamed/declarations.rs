@@ -48,3 +48,24 @@ pub fn evict(page: &str) {
     ringtrace::fire!(evicted(page, Some("old"), Reason::Full));
     rt::fire!(crate::answered(page, 200));
 }
+
+/// Parses.
+#[ringtrace::tracepoint(result = debug)]
+pub fn parse(text: &str) -> Result<u32, std::num::ParseIntError> {
+    let number: u32 = text.parse()?;
+    rt::event!("renamed:parsed", number);
+    Ok(number)
+}
+
+/// A cart.
+#[derive(Debug)]
+pub struct Cart;
+
+#[ringtrace::tracepoint]
+impl Cart {
+    /// Waits.
+    pub async fn wait(&self, times: u32) -> u32 {
+        let _span = rt::span!("renamed:wait", times);
+        times
+    }
+}

@@ -127,6 +127,9 @@ fn show(out: &mut impl io::Write, tracepoint: &Tracepoint, hits: Option<&HashMap
             let sensitive = if field.sensitive { "  (sensitive)" } else { "" };
             writeln!(out, "      {}: {}{unit}{sensitive}", field.name, field.class)?;
         }
+        if !probe.skipped.is_empty() {
+            writeln!(out, "      without {}: no field types", probe.skipped.join(", "))?;
+        }
     }
     Ok(())
 }

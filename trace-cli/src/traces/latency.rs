@@ -1,7 +1,6 @@
 //! `ringtrace latency`: the time from one event to another.
 
 use std::cmp::Reverse;
-use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
@@ -25,19 +24,21 @@ const WAITING: usize = 1_000_000;
 
 /// Pairs two events, and shows how much time lies between them: percentiles, and the slowest pairs with their time.
 ///
+/// With one name, the time of a traced function, of which the trace has entry and exit, or of a span.
+///
 /// An event B belongs to the last A before it in the same thread, or, with `by FIELD`, with the same value of that field in
 /// both. Times are in nanoseconds; percentiles are within 1 %.
 ///
 /// Example: ringtrace latency shop:request_begin shop:request_end by id
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The event at which time begins: its name, the end of it, or a pattern.
+    /// The event at which time begins: its name, the end of it, or a pattern. Or a traced function.
     #[arg(value_name = "A")]
     begin: String,
 
     /// The event at which it ends.
     #[arg(value_name = "B")]
-    end: String,
+    end: Option<String>,
 
     /// `by FIELD`: what both events have in common, instead of the thread.
     #[arg(value_name = "by FIELD", num_args = 2)]
@@ -72,8 +73,19 @@ struct Found {
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
     let opened = arguments.source.open(&mut summary)?;
-    let (begins, ends) = (opened.named(&arguments.begin)?, opened.named(&arguments.end)?);
-    let mut key = match by(&arguments.by)? {
+    let (begin, end) = match &arguments.end {
+        Some(end) => (arguments.begin.clone(), end.clone()),
+        None => (format!("{}::entry", arguments.begin), format!("{}::exit", arguments.begin)),
+    };
+    let (begins, ends) = (opened.named(&begin)?, opened.named(&end)?);
+    // Calls of a function nest, and those of an async one are told apart by their future.
+    let nests = arguments.end.is_none();
+    let of_future = |(_, class): &(_, &trace_ctf::declared::EventClass)| super::slices::is_of_future(class);
+    let by = match by(&arguments.by)? {
+        None if nests && begins.iter().all(of_future) && ends.iter().all(of_future) => Some("future"),
+        by => by,
+    };
+    let mut key = match by {
         Some(name) => {
             Column::new(name, &begins)?;
             Column::new(name, &ends)?;
@@ -84,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let classes = |of: &[(_, &trace_ctf::declared::EventClass)]| of.iter().map(|(_, class)| Class::of(class)).collect::<Vec<_>>();
     let (begins, ends) = (classes(&begins), classes(&ends));
     let (mut found, mut names, mut who) = (Found::default(), Names::default(), Who::default());
-    let mut waiting: HashMap<Key, (i64, Thread)> = HashMap::new();
+    let (mut waiting, mut open): (HashMap<Key, Vec<(i64, Thread)>>, usize) = (HashMap::new(), 0);
     opened.each(&mut summary, |item| {
         let event = match item {
             Item::Event(event) => event,
@@ -111,27 +123,36 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         };
         // One event may be both: the end of one time and the begin of the next.
         if is_end {
-            match waiting.remove(&value) {
-                Some((begin, thread)) => found.pair(timestamp.abs_diff(begin), begin, &value, thread, arguments.slowest),
+            match waiting.get_mut(&value).and_then(Vec::pop) {
+                Some((begin, thread)) => {
+                    open -= 1;
+                    found.pair(timestamp.abs_diff(begin), begin, &value, thread, arguments.slowest);
+                }
                 None if !is_begin => found.unpaired.1 += 1,
                 None => {}
             }
+            if waiting.get(&value).is_some_and(Vec::is_empty) {
+                waiting.remove(&value);
+            }
         }
         if is_begin {
-            let is_full = waiting.len() >= WAITING;
-            match waiting.entry(value) {
-                Entry::Occupied(mut place) => {
+            let is_full = open >= WAITING;
+            let begun = waiting.get_mut(&value).filter(|_| !nests).and_then(|begun| begun.last_mut());
+            match begun {
+                Some(place) => {
                     found.unpaired.0 += 1;
-                    place.insert((timestamp, thread));
+                    *place = (timestamp, thread);
                 }
-                Entry::Vacant(_) if is_full => found.unpaired.0 += 1,
-                Entry::Vacant(place) => drop(place.insert((timestamp, thread))),
+                None if is_full => found.unpaired.0 += 1,
+                None => {
+                    open += 1;
+                    waiting.entry(value).or_default().push((timestamp, thread));
+                }
             }
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let open = waiting.len() as u64;
-    show(arguments, common, &opened.zone, &found, open, &names)?;
+    show(arguments, common, &opened.zone, &found, open as u64, &names)?;
     complain(format_args!("{summary}"));
     Ok(summary.outcome())
 }
@@ -204,7 +225,8 @@ fn show(
     }
     let (again, alone) = found.unpaired;
     if again + alone + open + found.keyless > 0 {
-        let (a, b) = (&arguments.begin, &arguments.end);
+        let end = arguments.end.as_ref().unwrap_or(&arguments.begin);
+        let (a, b) = (&arguments.begin, end);
         let keyless = if found.keyless > 0 { format!(", {} without the field", found.keyless) } else { String::new() };
         writeln!(
             out,

@@ -1,8 +1,9 @@
 //! Events that begin and end something: which do, and what is open on each thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trace_ctf::declared::EventClass;
+use trace_ctf::reader::Event;
 
 use super::names::Thread;
 use super::source::{Class, Classes};
@@ -15,6 +16,9 @@ const WORDS: [(&str, &[&str]); 4] = [
     ("start", &["end", "stop", "done", "finish", "exit"]),
 ];
 
+/// The field that has a future's number.
+const FUTURE: &str = "future";
+
 /// How deep slices are followed.
 const DEEPEST: usize = 4096;
 
@@ -23,6 +27,18 @@ const DEEPEST: usize = 4096;
 enum Role {
     Begin(u32),
     End(u32),
+    /// The same of a future, which is not of one thread: its events have its number.
+    BeginFuture(u32),
+    EndFuture(u32),
+}
+
+/// What an event means for a future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Future {
+    Begin(u64),
+    End(u64),
+    /// It is polled: what happens on this thread until the end of the slice happens in it.
+    Poll(u64),
 }
 
 /// Which classes are pairs: `a:request_begin` and `a:request_end`, `syscall_entry_open` and `syscall_exit_open`.
@@ -58,6 +74,8 @@ impl Slices {
     pub(super) fn new(classes: &Classes<'_>) -> Self {
         let mut by_name: HashMap<&str, Vec<Class>> = HashMap::new();
         classes.iter().for_each(|(_, class)| by_name.entry(&class.name).or_default().push(Class::of(class)));
+        let is_exit = |class: &EventClass| is_of_future(class) && has(class, "outcome");
+        let futures: HashSet<Class> = classes.iter().filter(|(_, c)| is_exit(c)).map(|(_, c)| Class::of(c)).collect();
         let mut slices = Self::default();
         let mut sorted: Vec<_> = by_name.keys().copied().collect();
         sorted.sort_unstable();
@@ -66,18 +84,42 @@ impl Slices {
                 ends.iter().filter_map(move |end| Some((replaced(name, begin, end)?, replaced(name, begin, "")?)))
             });
             let Some((end, own)) = ends.into_iter().find(|(end, _)| by_name.contains_key(end.as_str())) else { continue };
+            // `start::exit` ends `start`, and does not begin `end::exit`.
+            if by_name[name].iter().any(|class| slices.roles.contains_key(class)) {
+                continue;
+            }
             let pair = slices.names.len() as u32;
             slices.names.push(own);
-            slices.roles.extend(by_name[name].iter().map(|class| (*class, Role::Begin(pair))));
-            slices.roles.extend(by_name[end.as_str()].iter().map(|class| (*class, Role::End(pair))));
+            let ends = &by_name[end.as_str()];
+            let of_future = |class: &Class| futures.contains(class);
+            let (begins, ending): (fn(u32) -> Role, fn(u32) -> Role) = match ends.iter().all(of_future) {
+                true => (Role::BeginFuture, Role::EndFuture),
+                false => (Role::Begin, Role::End),
+            };
+            slices.roles.extend(by_name[name].iter().map(|class| (*class, begins(pair))));
+            slices.roles.extend(ends.iter().map(|class| (*class, ending(pair))));
         }
         slices
+    }
+
+    /// What an event means for the future whose number it has.
+    pub(super) fn future(&self, event: &Event<'_>) -> Option<Future> {
+        let role = self.roles.get(&Class::of(event.class()))?;
+        let number = || event.field(FUTURE).and_then(|number| number.as_u64());
+        match role {
+            Role::BeginFuture(_) => number().map(Future::Begin),
+            Role::EndFuture(_) => number().map(Future::End),
+            Role::Begin(_) => number().map(Future::Poll),
+            Role::End(_) => None,
+        }
     }
 
     /// The name of the pair that a class belongs to.
     pub(super) fn name(&self, class: &EventClass) -> Option<&str> {
         match self.roles.get(&Class::of(class))? {
-            Role::Begin(pair) | Role::End(pair) => self.names.get(*pair as usize).map(String::as_str),
+            Role::Begin(pair) | Role::End(pair) | Role::BeginFuture(pair) | Role::EndFuture(pair) => {
+                self.names.get(*pair as usize).map(String::as_str)
+            }
         }
     }
 
@@ -103,7 +145,7 @@ impl<T> Open<T> {
                 stack.push((pair, keep()));
                 Phase::Begin
             }
-            Role::Begin(_) => Phase::Instant,
+            Role::Begin(_) | Role::BeginFuture(_) | Role::EndFuture(_) => Phase::Instant,
             Role::End(pair) => match stack.iter().rposition(|(open, _)| *open == pair) {
                 Some(place) => {
                     let count = stack.len() - place;
@@ -114,11 +156,15 @@ impl<T> Open<T> {
             },
         }
     }
+}
 
-    /// How many slices are open on a thread.
-    pub(super) fn depth(&self, thread: &Thread) -> usize {
-        self.0.get(thread).map_or(0, Vec::len)
-    }
+/// Whether events of a class have the number of a future.
+pub(super) fn is_of_future(class: &EventClass) -> bool {
+    has(class, FUTURE)
+}
+
+fn has(class: &EventClass, field: &str) -> bool {
+    class.fields.as_ref().is_some_and(|fields| fields.structure.members.iter().any(|member| member.name() == field))
 }
 
 /// A name with another word in the place of one, or, where that is empty, without it and the character that sets it apart.

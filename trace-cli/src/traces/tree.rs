@@ -10,7 +10,7 @@ use trace_ctf::reader::{Event, Value};
 
 use super::json::ValueJson;
 use super::names::{Names, Thread, Who};
-use super::slices::{Open, Phase, Slices};
+use super::slices::{Future, Open, Phase, Slices};
 use super::source::{Item, Source};
 use super::summary::Summary;
 use super::time::{self, span};
@@ -18,13 +18,14 @@ use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{Failure, complain};
 
-/// Lines of one thread that wait for the end of what they belong to.
+/// Lines that wait for the end of what they belong to.
 const WAITING: usize = 100_000;
 
 /// Shows pairs of events, such as request_begin and request_end, as a call tree with durations, and the events inside them.
 ///
 /// A pair has the same name but for one word: begin and end, entry and exit, enter and leave, start and stop, end, done or
 /// finish. Each tree is shown when it is complete, with its thread; what has no end in the trace has `…` for its duration.
+/// A traced async function is one line, on whatever threads it was polled, with what happened while it was.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -36,11 +37,13 @@ pub(crate) struct Arguments {
 }
 
 struct Line {
-    depth: usize,
+    parent: Option<usize>,
+    thread: Thread,
     time: i64,
     name: String,
     fields: String,
     kind: Kind,
+    children: Vec<usize>,
 }
 
 enum Kind {
@@ -51,12 +54,128 @@ enum Kind {
     Ended(u64, String),
 }
 
-/// The lines of a thread.
+/// A future, in one of the traces.
+type Number = (Option<[u8; 16]>, u64);
+
+/// Trees that are not complete.
 #[derive(Default)]
-struct Waiting {
-    lines: Vec<Line>,
-    /// How many lines were shown before those.
-    shown: usize,
+struct Trees {
+    /// By number; lines that were shown are gone.
+    lines: HashMap<usize, Line>,
+    next: usize,
+    /// What is open on each thread, the innermost last: the lines that are begun, and those that are polled.
+    open: Open<usize>,
+    threads: HashMap<Thread, Vec<usize>>,
+    futures: HashMap<Number, usize>,
+    /// Futures in each tree that have not ended, by the number of its first line.
+    pending: HashMap<usize, usize>,
+}
+
+impl Trees {
+    /// Adds a line inside of what is open on its thread. Returns its number.
+    fn add(&mut self, mut line: Line) -> usize {
+        let number = self.next;
+        self.next += 1;
+        line.parent = self.threads.get(&line.thread).and_then(|open| open.last().copied()).filter(|p| self.lines.contains_key(p));
+        if let Some(parent) = line.parent.and_then(|parent| self.lines.get_mut(&parent)) {
+            parent.children.push(number);
+        }
+        self.lines.insert(number, line);
+        number
+    }
+
+    /// The first line of the tree that a line is in.
+    fn root(&self, mut number: usize) -> usize {
+        while let Some(parent) = self.lines.get(&number).and_then(|line| line.parent) {
+            number = parent;
+        }
+        number
+    }
+
+    fn end(&mut self, number: usize, event: &Event<'_>) {
+        if let Some(line) = self.lines.get_mut(&number) {
+            line.kind = Kind::Ended(event.timestamp().unwrap_or_default().abs_diff(line.time), fields(event));
+        }
+    }
+
+    /// The tree of a line, if nothing in it is open.
+    fn complete(&self, number: usize) -> Option<usize> {
+        let root = self.root(number);
+        let is_open = self.lines.get(&root).is_none_or(|line| matches!(line.kind, Kind::Open));
+        (!is_open && self.pending.get(&root).is_none_or(|pending| *pending == 0)).then_some(root)
+    }
+
+    /// Takes a tree out: its lines with their depths.
+    fn take(&mut self, root: usize) -> Vec<(usize, Line)> {
+        let (mut taken, mut next) = (Vec::new(), vec![(0, root)]);
+        while let Some((depth, number)) = next.pop() {
+            if let Some(line) = self.lines.remove(&number) {
+                next.extend(line.children.iter().rev().map(|child| (depth + 1, *child)));
+                taken.push((depth, line));
+            }
+        }
+        self.pending.remove(&root);
+        taken
+    }
+
+    /// Takes an event into account. Returns the tree that is complete now.
+    fn step(&mut self, slices: &Slices, event: &Event<'_>, thread: Thread) -> Option<usize> {
+        let time = event.timestamp().unwrap_or_default();
+        let line = |kind, name: &str| Line {
+            parent: None,
+            thread,
+            time,
+            name: name.escape_debug().to_string(),
+            fields: fields(event),
+            kind,
+            children: Vec::new(),
+        };
+        let own = slices.name(event.class()).unwrap_or(event.name());
+        let trace = event.trace().uuid;
+        let of = |number| (trace, number);
+        let polled = match slices.future(event) {
+            Some(Future::Begin(number)) => {
+                let added = self.add(line(Kind::Open, own));
+                self.futures.insert(of(number), added);
+                *self.pending.entry(self.root(added)).or_default() += 1;
+                return None;
+            }
+            Some(Future::End(number)) => {
+                let ended = self.futures.remove(&of(number))?;
+                self.end(ended, event);
+                if let Some(pending) = self.pending.get_mut(&self.root(ended)) {
+                    *pending = pending.saturating_sub(1);
+                }
+                return self.complete(ended);
+            }
+            // The future's line stands for its polls.
+            Some(Future::Poll(number)) => self.futures.get(&of(number)).copied(),
+            None => None,
+        };
+        let next = self.next;
+        let mut ended = Vec::new();
+        match self.open.step(slices, event.class(), thread, || polled.unwrap_or(next), |number| ended.push(number)) {
+            Phase::Begin => {
+                let number = polled.unwrap_or_else(|| self.add(line(Kind::Open, own)));
+                self.threads.entry(thread).or_default().push(number);
+                None
+            }
+            Phase::End(count) => {
+                let open = self.threads.entry(thread).or_default();
+                open.truncate(open.len().saturating_sub(count));
+                // What its end was missing in it stays open.
+                let number = ended.last().copied()?;
+                if !self.futures.values().any(|future| *future == number) {
+                    self.end(number, event);
+                }
+                self.complete(number)
+            }
+            Phase::Instant => {
+                let number = self.add(line(Kind::Instant, event.name()));
+                self.lines.get(&number).is_some_and(|line| line.parent.is_none()).then_some(number)
+            }
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
@@ -74,44 +193,18 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let min = arguments.min.map_or(0, |min| u64::try_from(min.as_nanos()).unwrap_or(u64::MAX));
     let mut printer = Printer { out, zone: opened.zone.clone(), json: common.json, min, names: Names::default() };
     opened.traces.iter().for_each(|trace| printer.names.read(trace));
-    let (mut who, mut open) = (Who::default(), Open::<usize>::default());
-    let mut threads: HashMap<Thread, Waiting> = HashMap::new();
+    let (mut who, mut trees) = (Who::default(), Trees::default());
     opened.each(&mut summary, |item| {
         let Item::Event(event) = item else { return Ok(ControlFlow::Continue(())) };
-        let thread = who.thread(event);
-        let depth = open.depth(&thread);
-        let time = event.timestamp().unwrap_or_default();
-        let waiting = threads.entry(thread).or_default();
-        let next = waiting.shown + waiting.lines.len();
-        let (lines, shown) = (&mut waiting.lines, waiting.shown);
-        let mut outermost = None;
-        let phase = open.step(&slices, event.class(), thread, || next, |place| outermost = Some(place));
-        if let (Phase::End(_), Some(place)) = (phase, outermost) {
-            // What its end was missing in it stays open.
-            if let Some(line) = place.checked_sub(shown).and_then(|place| lines.get_mut(place)) {
-                line.kind = Kind::Ended(time.abs_diff(line.time), fields(event));
-            }
-            if open.depth(&thread) == 0 {
-                printer.show(&thread, waiting)?;
-            }
-            return Ok(ControlFlow::Continue(()));
+        if let Some(root) = trees.step(&slices, event, who.thread(event)) {
+            printer.show(&trees.take(root))?;
         }
-        let (name, kind) = match phase {
-            Phase::Begin => (slices.name(event.class()).unwrap_or(event.name()), Kind::Open),
-            _ => (event.name(), Kind::Instant),
-        };
-        lines.push(Line { depth, time, name: name.escape_debug().to_string(), fields: fields(event), kind });
-        let is_alone = depth == 0 && phase != Phase::Begin;
-        if is_alone || lines.len() >= WAITING {
-            printer.show(&thread, waiting)?;
+        if trees.lines.len() >= WAITING {
+            printer.rest(&mut trees)?;
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let mut rest: Vec<_> = threads.into_iter().collect();
-    rest.sort_by_key(|(thread, _)| *thread);
-    for (thread, mut waiting) in rest {
-        printer.show(&thread, &mut waiting)?;
-    }
+    printer.rest(&mut trees)?;
     printer.out.flush()?;
     complain(format_args!("{summary}"));
     Ok(summary.outcome())
@@ -137,23 +230,29 @@ struct Printer {
 }
 
 impl Printer {
-    fn show(&mut self, thread: &Thread, waiting: &mut Waiting) -> io::Result<()> {
-        let lines = core::mem::take(&mut waiting.lines);
-        waiting.shown += lines.len();
+    /// Shows the trees that are left, as far as they go.
+    fn rest(&mut self, trees: &mut Trees) -> io::Result<()> {
+        let is_root = |(number, line): (&usize, &Line)| line.parent.is_none().then_some(*number);
+        let mut roots: Vec<usize> = trees.lines.iter().filter_map(is_root).collect();
+        roots.sort_unstable();
+        roots.into_iter().try_for_each(|root| self.show(&trees.take(root)))
+    }
+
+    /// Shows a tree.
+    fn show(&mut self, tree: &[(usize, Line)]) -> io::Result<()> {
         let is_long = |line: &Line| matches!(line.kind, Kind::Ended(duration, _) if duration >= self.min);
-        if self.min > 0 && !lines.first().is_some_and(is_long) {
+        if self.min > 0 && !tree.first().is_some_and(|(_, line)| is_long(line)) {
             return Ok(());
         }
-        let name = self.names.show(thread);
-        for line in &lines {
+        for (depth, line) in tree {
+            let thread = &line.thread;
             let (duration, end) = match &line.kind {
-                Kind::Instant => (None, ""),
-                Kind::Open => (None, ""),
+                Kind::Instant | Kind::Open => (None, ""),
                 Kind::Ended(duration, fields) => (Some(*duration), fields.as_str()),
             };
             if self.json {
                 let is_slice = !matches!(line.kind, Kind::Instant);
-                let row = json!({ "time_ns": line.time, "duration_ns": duration, "depth": line.depth, "name": line.name,
+                let row = json!({ "time_ns": line.time, "duration_ns": duration, "depth": depth, "name": line.name,
                                   "slice": is_slice, "thread": self.names.of(thread), "tid": thread.tid, "cpu": thread.cpu,
                                   "fields": line.fields, "end_fields": end });
                 writeln!(self.out, "{row}")?;
@@ -165,7 +264,7 @@ impl Printer {
                 (_, Some(duration)) => span(duration as f64),
             };
             let time = time::show(line.time, &self.zone).split_off("2026-01-01 ".len());
-            let indent = "  ".repeat(line.depth);
+            let (indent, name) = ("  ".repeat(*depth), self.names.show(thread));
             write!(self.out, "{time} {duration:>9}  {name:<16} {indent}{}", line.name)?;
             for (before, fields) in [("  ", line.fields.as_str()), (" → ", end)] {
                 if !fields.is_empty() {

@@ -240,7 +240,7 @@ fn recorder(tracepoint: &Tracepoint, event: &Recorded) -> TokenStream {
 }
 
 /// The text of a signature as people space it. Tokens come with a space between any two.
-fn spaced(tokens: &str) -> String {
+pub(crate) fn spaced(tokens: &str) -> String {
     let mut text = String::with_capacity(tokens.len());
     let mut rest = tokens.chars().peekable();
     while let Some(c) = rest.next() {

@@ -4,8 +4,8 @@ use crate::errors::Errors;
 use crate::fields::Recorded;
 use crate::options::Options;
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
-use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Ident, LifetimeParam, LitStr, Path, Signature, Token, Type, Visibility};
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::{Attribute, Ident, ItemImpl, ItemMod, LifetimeParam, LitStr, Path, Signature, Token, Type, Visibility};
 
 /// `attributes visibility signature ;`, as it is written.
 pub(super) struct Declaration {
@@ -33,14 +33,40 @@ impl Parse for Declaration {
     }
 }
 
-impl Declaration {
-    pub(super) fn from_item(item: TokenStream) -> syn::Result<Declaration> {
+/// What the attribute stands on.
+pub(super) enum Annotated {
+    /// A function, with or without a body.
+    Declaration(Box<Declaration>),
+    Implementation(Box<ItemImpl>),
+    Module(Box<ItemMod>),
+}
+
+impl Annotated {
+    pub(super) fn from_item(item: TokenStream) -> syn::Result<Annotated> {
+        let head = |input: ParseStream<'_>| {
+            input.call(Attribute::parse_outer)?;
+            input.parse::<Visibility>()?;
+            while !input.peek(Token![impl]) && (input.peek(Token![unsafe]) || input.peek(Token![default])) {
+                input.parse::<TokenTree>()?;
+            }
+            let found = (input.peek(Token![impl]), input.peek(Token![mod]));
+            input.parse::<TokenStream>()?;
+            Ok(found)
+        };
+        let (is_impl, is_module) = Parser::parse2(head, item.clone()).unwrap_or_default();
+        if is_impl {
+            return syn::parse2(item).map(Annotated::Implementation);
+        }
+        if is_module {
+            return syn::parse2(item).map(Annotated::Module);
+        }
         let is_function = item.clone().into_iter().any(|t| matches!(t, TokenTree::Ident(word) if word == "fn"));
         if !is_function {
-            let message = "a tracepoint is declared as a function without a body: `fn name(arguments);`";
+            let message = "a tracepoint is declared as a function without a body: `fn name(arguments);`; what has a body and can \
+                           be traced is a function, an impl block or an inline module";
             return Err(syn::Error::new_spanned(item, message));
         }
-        syn::parse2(item)
+        syn::parse2(item).map(Annotated::Declaration)
     }
 }
 

@@ -13,15 +13,8 @@ pub(super) fn validate(declaration: &Declaration, words: Words, errors: &mut Err
     qualifiers(declaration, errors);
     let end = match end {
         End::Semicolon(span) => *span,
-        End::Body(body) => {
-            let message = if body.stream().is_empty() {
-                "a tracepoint has no body: end the declaration with `;`"
-            } else {
-                "a tracepoint has no body, and what is recorded is written in a probe: end the declaration with `;`"
-            };
-            errors.at(body.span(), message);
-            body.span()
-        }
+        // Never here: what has a body is traced, and no declaration.
+        End::Body(body) => body.span(),
     };
     if let (Some(level), None) = (&words.level, &words.record) {
         let message = "the level belongs to the probe: add `record`, or give it in `#[probe(…, level = …)]`";

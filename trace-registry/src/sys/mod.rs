@@ -5,6 +5,8 @@
 //! | x86-64 Linux | `linux_x86_64.rs` | initial-exec thread-local storage, reached from assembly | rseq(2) |
 //! | all others, and `--cfg ringtrace_portable` | `portable.rs` | `thread_local!`, constant and without destructor | none: [`count_on_cpu`] declines |
 //!
+//! `collect` puts what generic code declares into a section, on x86-64 and aarch64 Linux.
+//!
 //! # Signal safety
 //!
 //! Everything here is async-signal-safe and wait-free.
@@ -20,6 +22,9 @@ pub use linux_x86_64::*;
 mod portable;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable))))]
 pub use portable::*;
+
+mod collect;
+pub(crate) use collect::{Collected, collect, collected};
 
 /// Bit of [`ThreadBlock::nesting`] that marks a thread whose tracepoints are never traced: the tracer's own.
 pub const UNTRACED: u32 = 1 << 31;

@@ -38,6 +38,7 @@ pub(super) fn listing() -> words::Listing {
         location: named.probe.location.to_string(),
         records: named.probe.class.is_some(),
         fields: named.probe.class.map_or(&[][..], |class| class.fields).iter().map(field).collect(),
+        skipped: named.probe.skipped.iter().map(|f| f.name.to_owned()).collect(),
         sessions: sessions.iter().filter(|s| s.is_recording() && s.wants(named)).map(|s| s.name.clone()).collect(),
         panics: named.probe.panics.load(Ordering::Relaxed),
     };

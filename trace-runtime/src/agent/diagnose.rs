@@ -220,7 +220,7 @@ pub(super) fn doctor() -> Diagnosis {
 }
 
 fn registered(found: &mut Findings) {
-    let (tracepoints, probes) = (registry::tracepoints().len(), registry::probes().len());
+    let (tracepoints, probes) = (registry::tracepoints().len(), registry::probes().count());
     if tracepoints == 0 {
         let remedy = "name the crates that declare them once (use the_crate as _;)";
         found.add(Verdict::Bad, "tracepoints", "none is linked into this program", remedy);

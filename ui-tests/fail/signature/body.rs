@@ -1,5 +1,5 @@
-//~ KEY: what is recorded is written in a probe: end the declaration with `;`
-#[ringtrace::tracepoint]
+//~ KEY: unknown option `record`
+#[ringtrace::tracepoint(record)]
 fn sent(bytes: u64) {
     println!("{bytes}");
 }

@@ -1,4 +1,4 @@
-//~ KEY: end the declaration with `;`
+//~ KEY: a declaration of a tracepoint ends with `;`
 #[ringtrace::tracepoint]
 fn sent(bytes: u64) {}
 

@@ -9,7 +9,7 @@ use trace_ctf::reader::Event;
 
 use super::super::json::ValueJson;
 use super::super::names::{Names, Thread, Who};
-use super::super::slices::{Open, Phase, Slices};
+use super::super::slices::{Future, Open, Phase, Slices};
 use super::super::source::Opened;
 use super::{Process, Writer, label, tid};
 
@@ -89,7 +89,15 @@ impl Writer for Chrome {
         let time = event.timestamp().unwrap_or_default();
         self.text.clear();
         let _ = write!(self.text, "{}.{:03}", time.div_euclid(1000), time.rem_euclid(1000));
+        let future = match self.slices.future(event) {
+            Some(Future::Begin(number)) => Some(("b", number)),
+            Some(Future::End(number)) => Some(("e", number)),
+            _ => None,
+        };
+        let own = self.slices.name(event.class()).filter(|_| future.is_some());
+        let name = own.unwrap_or(name);
         let (letter, count) = match phase {
+            _ if future.is_some() => (future.map_or("", |(letter, _)| letter), 1),
             Phase::Begin => ("B", 1),
             Phase::End(count) => ("E", count),
             Phase::Instant => ("i\",\"s\":\"t", 1),
@@ -103,6 +111,9 @@ impl Writer for Chrome {
                 "{{\"name\":{name},\"cat\":{category},\"ph\":\"{letter}\",\"ts\":{},\"pid\":{pid},\"tid\":{tid}",
                 self.text
             )?;
+            if let Some((_, number)) = future {
+                write!(out, ",\"id\":{number}")?;
+            }
             // Slices inside whose end is missing have no arguments of their own.
             if number == count {
                 out.write_all(b",\"args\":")?;

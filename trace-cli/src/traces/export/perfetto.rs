@@ -12,7 +12,7 @@ use trace_ctf::reader::{Event, Loss, Scope, Value};
 
 use super::super::columns::Column;
 use super::super::names::{Names, Thread, Who};
-use super::super::slices::{Open, Phase, Slices};
+use super::super::slices::{Future, Open, Phase, Slices};
 use super::super::source::{Classes, Opened};
 use super::proto::Message;
 use super::{Process, Writer, label, tid};
@@ -205,8 +205,20 @@ impl Writer for Perfetto {
         self.names.learn(event);
         self.clock(event, out)?;
         let thread = self.who.thread(event);
-        let own = self.track(&thread, out)?;
+        let mut own = self.track(&thread, out)?;
         let time = self.time(event);
+        let future = self.slices.future(event);
+        let name = self.slices.name(event.class()).unwrap_or(event.name());
+        if let Some(Future::Begin(number) | Future::End(number)) = future {
+            // A future has a track of its own: it overlaps with others, on whatever threads.
+            let of_process = self::number(&("process", thread.trace));
+            own = self::number(&("future", thread.trace, number));
+            if let Some(Future::Begin(_)) = future {
+                track(out, own, |track| {
+                    track.number(5, of_process).text(2, name);
+                })?;
+            }
+        }
         let phase = self.open.step(&self.slices, event.class(), thread, || (), drop);
         let info = event.packet().info();
         let key = (event.trace().uuid, info.stream_class_id, info.stream_instance_id);
@@ -227,6 +239,8 @@ impl Writer for Perfetto {
         }
         let (mut interned, mut of) = (Message::default(), Message::default());
         let kind = match phase {
+            _ if matches!(future, Some(Future::Begin(_))) => BEGIN,
+            _ if matches!(future, Some(Future::End(_))) => END,
             Phase::Begin => BEGIN,
             Phase::End(_) => END,
             Phase::Instant => INSTANT,

@@ -1,0 +1,167 @@
+//! An async function from its first poll to its end: returned, panicked, or dropped before.
+#![expect(unsafe_code, reason = "pins a field, and drops it before its owner")]
+
+use super::capture::{Captures, Plain, With};
+use super::record::{EntryOfFuture, ExitOfFuture, Poll, PollEnd, record};
+use super::scope::{Nanoseconds, Outcome, beginning, elapsed};
+use super::{Site, now_ns};
+use crate::sync::{AtomicU64, Ordering};
+use core::future::Future;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::pin::Pin;
+use core::task::{Context, Poll as Ready};
+
+/// The next number of a future.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// What a future did until its end.
+#[derive(Clone, Copy, Debug)]
+pub struct FutureExit {
+    number: u64,
+    outcome: Outcome,
+    start: u64,
+    polls: u32,
+    busy_ns: u64,
+}
+
+/// Records that an async function begins. Returns when, and the number by which its events belong together.
+#[cold]
+#[inline(never)]
+pub fn begin_future<S: Site, C: Captures>(values: C) -> (u64, u64) {
+    // Relaxed: a number of its own, and nothing else.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    record::<EntryOfFuture<S>, _>(With((Plain(number),), values));
+    (number, beginning())
+}
+
+/// Records that it has ended.
+#[cold]
+#[inline(never)]
+pub fn leave_future<S: Site, C: Captures>(exit: FutureExit, result: C) {
+    let FutureExit { number, outcome, start, polls, busy_ns } = exit;
+    let own = (Plain(number), Plain(outcome), Nanoseconds(elapsed(start)), Plain(polls), Nanoseconds(busy_ns));
+    record::<ExitOfFuture<S>, _>(With(own, result));
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Open,
+    /// A poll panicked; whoever caught that drops the future some time later.
+    Panicked,
+    Over,
+}
+
+/// The body of an async function: records its polls, and its end.
+///
+/// # Invariants
+///
+/// - FU-1: `future` is never moved once it was polled, and is dropped in place, once, by `Drop`.
+pub struct Traced<S: Site, F: Future, X: Fn(FutureExit, Option<&F::Output>)> {
+    future: ManuallyDrop<F>,
+    /// 0: nobody asked for it.
+    number: u64,
+    start: u64,
+    polls: u32,
+    busy_ns: u64,
+    state: State,
+    exit: X,
+    site: PhantomData<fn(S)>,
+}
+
+impl<S: Site, F: Future, X: Fn(FutureExit, Option<&F::Output>)> Traced<S, F, X> {
+    /// The future that [`begin_future`] announced; with zeroes, one that nobody asked for.
+    #[inline(always)]
+    pub const fn new((number, start): (u64, u64), future: F, exit: X) -> Self {
+        let future = ManuallyDrop::new(future);
+        Traced { future, number, start, polls: 0, busy_ns: 0, state: State::Open, exit, site: PhantomData }
+    }
+
+    fn end(&self, outcome: Outcome, result: Option<&F::Output>) {
+        let Self { number, start, polls, busy_ns, .. } = *self;
+        (self.exit)(FutureExit { number, outcome, start, polls, busy_ns }, result);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn poll_traced(self: Pin<&mut Self>, context: &mut Context<'_>) -> Ready<F::Output> {
+        /// Also the end of a poll that panics.
+        struct Polling<'p, S: Site> {
+            number: u64,
+            began_ns: u64,
+            is_ready: bool,
+            has_returned: bool,
+            busy_ns: &'p mut u64,
+            state: &'p mut State,
+            site: PhantomData<fn(S)>,
+        }
+        impl<S: Site> Drop for Polling<'_, S> {
+            fn drop(&mut self) {
+                *self.busy_ns += now_ns().saturating_sub(self.began_ns);
+                if !self.has_returned {
+                    *self.state = State::Panicked;
+                }
+                record::<PollEnd<S>, _>((Plain(self.number), Plain(self.is_ready)));
+            }
+        }
+        // SAFETY: FU-1: `future` is pinned below, the rest is not.
+        let this = unsafe { self.get_unchecked_mut() };
+        this.polls = this.polls.saturating_add(1);
+        record::<Poll<S>, _>((Plain(this.number),));
+        let mut polling: Polling<'_, S> = Polling {
+            number: this.number,
+            began_ns: now_ns(),
+            is_ready: false,
+            has_returned: false,
+            busy_ns: &mut this.busy_ns,
+            state: &mut this.state,
+            site: PhantomData,
+        };
+        // SAFETY: FU-1.
+        let result = unsafe { Pin::new_unchecked(&mut *this.future) }.poll(context);
+        (polling.is_ready, polling.has_returned) = (result.is_ready(), true);
+        drop(polling);
+        if let Ready::Ready(value) = &result {
+            this.state = State::Over;
+            this.end(Outcome::Returned, Some(value));
+        }
+        result
+    }
+}
+
+impl<S: Site, F: Future, X: Fn(FutureExit, Option<&F::Output>)> Future for Traced<S, F, X> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Ready<F::Output> {
+        if self.number != 0 {
+            return self.poll_traced(context);
+        }
+        // SAFETY: FU-1: pinned with its owner.
+        unsafe { self.map_unchecked_mut(|this| &mut *this.future) }.poll(context)
+    }
+}
+
+impl<S: Site, F: Future, X: Fn(FutureExit, Option<&F::Output>)> Drop for Traced<S, F, X> {
+    #[inline]
+    fn drop(&mut self) {
+        struct Ending<'e, S: Site, F: Future, X: Fn(FutureExit, Option<&F::Output>)>(&'e mut Traced<S, F, X>);
+        impl<S: Site, F: Future, X: Fn(FutureExit, Option<&F::Output>)> Drop for Ending<'_, S, F, X> {
+            #[inline]
+            fn drop(&mut self) {
+                if self.0.number == 0 {
+                    return;
+                }
+                match self.0.state {
+                    State::Open => self.0.end(Outcome::Cancelled, None),
+                    State::Panicked => self.0.end(Outcome::Panicked, None),
+                    State::Over => {}
+                }
+            }
+        }
+        // Its end is recorded after that of what it holds, even if that panics.
+        let ending = Ending(self);
+        // SAFETY: FU-1: nothing uses it any more.
+        unsafe { ManuallyDrop::drop(&mut ending.0.future) };
+    }
+}
