@@ -4,7 +4,6 @@
 //! the tracepoints concerned are made anew and published; the old ones are retired. Nothing here waits for a grace period.
 
 #![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
-use crate::agent::Counter;
 use crate::condition::{self, Progress};
 use crate::error::{Error, Kind, Result};
 use crate::per_image::PerImage;
@@ -54,12 +53,18 @@ pub(crate) fn probes() -> impl Iterator<Item = &'static NamedProbe> + Clone {
     sites().iter().flat_map(|s| &s.probes)
 }
 
+/// Who is given events of a probe beside the sessions. It is dropped a grace period after the last list that names it.
+pub(crate) trait Watch: Send + Sync {
+    /// Makes its target.
+    fn conditional(&self) -> Conditional;
+}
+
 /// What the control lock guards.
 pub(crate) struct Control {
     /// Probes that panicked, by address: they are attached to nothing any more.
     detached: Vec<usize>,
-    /// What the agent counts, by address of the probe.
-    watched: Vec<(usize, Arc<Counter>)>,
+    /// What the agent counts and tests collect, by address of the probe.
+    watched: Vec<(usize, Arc<dyn Watch>)>,
     /// Closures, in the order in which they were attached.
     closures: Vec<Arc<Attached>>,
     /// Closures of this process image that have a guard, by address: a forked child may have guards of its parent's.
@@ -149,9 +154,9 @@ impl Control {
                     targets.extend(session.target(named));
                 }
             }
-            for (_, counter) in self.watched.iter().filter(|(probe, _)| *probe == address(named)) {
+            for (_, watch) in self.watched.iter().filter(|(probe, _)| *probe == address(named)) {
                 wanted = true;
-                targets.push(Conditional::always(counter.target()));
+                targets.push(watch.conditional());
             }
             if wanted {
                 list = Some(Box::new(Entry::new(named.probe, targets, list)));
@@ -164,17 +169,17 @@ impl Control {
         self.detached.contains(&std::ptr::from_ref(probe).addr())
     }
 
-    /// Counts the events of probes until [`unwatch`](Self::unwatch).
-    pub(crate) fn watch(&mut self, counters: &[(&'static NamedProbe, Arc<Counter>)]) {
-        self.watched.extend(counters.iter().map(|(probe, counter)| (address(probe), counter.clone())));
-        self.publish(|p| counters.iter().any(|(watched, _)| std::ptr::eq(*watched, p)));
+    /// Gives events of probes to others than sessions until [`unwatch`](Self::unwatch).
+    pub(crate) fn watch(&mut self, watches: &[(&'static NamedProbe, Arc<dyn Watch>)]) {
+        self.watched.extend(watches.iter().map(|(probe, watch)| (address(probe), watch.clone())));
+        self.publish(|p| watches.iter().any(|(watched, _)| std::ptr::eq(*watched, p)));
     }
 
-    pub(crate) fn unwatch(&mut self, counters: Vec<(&'static NamedProbe, Arc<Counter>)>) {
-        self.watched.retain(|(_, kept)| !counters.iter().any(|(_, counter)| Arc::ptr_eq(kept, counter)));
-        self.publish(|p| counters.iter().any(|(watched, _)| std::ptr::eq(*watched, p)));
-        // HI-1: lists that name the counters may still be read.
-        rcu::retire(Box::new(counters));
+    pub(crate) fn unwatch(&mut self, watches: Vec<(&'static NamedProbe, Arc<dyn Watch>)>) {
+        self.watched.retain(|(_, kept)| !watches.iter().any(|(_, watch)| Arc::ptr_eq(kept, watch)));
+        self.publish(|p| watches.iter().any(|(watched, _)| std::ptr::eq(*watched, p)));
+        // Lists that name them may still be read.
+        rcu::retire(Box::new(watches));
     }
 
     /// Puts a closure behind the probes of its tracepoint.

@@ -37,6 +37,7 @@ mod statistics;
 mod storage;
 mod sync;
 mod sys;
+pub mod test;
 mod threads;
 mod transfer;
 

@@ -91,13 +91,11 @@ impl Slices {
             let pair = slices.names.len() as u32;
             slices.names.push(own);
             let ends = &by_name[end.as_str()];
-            let of_future = |class: &Class| futures.contains(class);
-            let (begins, ending): (fn(u32) -> Role, fn(u32) -> Role) = match ends.iter().all(of_future) {
-                true => (Role::BeginFuture, Role::EndFuture),
-                false => (Role::Begin, Role::End),
-            };
-            slices.roles.extend(by_name[name].iter().map(|class| (*class, begins(pair))));
-            slices.roles.extend(ends.iter().map(|class| (*class, ending(pair))));
+            let of_future = ends.iter().all(|class| futures.contains(class));
+            let (begin, end) =
+                if of_future { (Role::BeginFuture(pair), Role::EndFuture(pair)) } else { (Role::Begin(pair), Role::End(pair)) };
+            slices.roles.extend(by_name[name].iter().map(|class| (*class, begin)));
+            slices.roles.extend(ends.iter().map(|class| (*class, end)));
         }
         slices
     }

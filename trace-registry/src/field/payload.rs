@@ -13,6 +13,7 @@
 
 use super::Sizes;
 use crate::event::Event;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -329,6 +330,16 @@ impl Finished<'_> {
     #[inline(always)]
     pub unsafe fn from_raw(pieces: NonNull<Piece>, count: usize, total: usize) -> Self {
         Finished { pieces, count, total, borrowed: PhantomData }
+    }
+
+    /// Returns the payload as one text of bytes; not for the event path.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.total);
+        for piece in self.pieces().iter().filter(|p| p.len > 0) {
+            // SAFETY: PL-3: what the pieces name is borrowed as long as this is.
+            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(piece.start, piece.len) });
+        }
+        bytes
     }
 
     /// Bytes of the payload, without context.

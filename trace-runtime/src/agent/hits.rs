@@ -5,7 +5,7 @@
 //! - HI-1: A counter outlives every list that holds a target of it by a grace period: it is retired when it is unwatched.
 #![expect(unsafe_code, reason = "targets reach their counter by address")]
 
-use crate::attach::{self, NamedProbe};
+use crate::attach::{self, NamedProbe, Watch};
 use crate::clock::Clock;
 use crate::consumer;
 use crate::error::{Error, Result};
@@ -15,13 +15,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 use trace_control::protocol::{Hit, Hits};
+use trace_registry::condition::Conditional;
 use trace_registry::field::Piece;
 use trace_registry::probe::{Functions, Loss, Target};
 use trace_registry::sync::{AtomicU64, Ordering};
 
 /// Counts events, and when the last one came.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub(super) struct Counter {
     count: AtomicU64,
     last_ns: AtomicU64,
 }
@@ -29,18 +30,19 @@ pub(crate) struct Counter {
 /// Bytes of payload that are encoded at most, to be thrown away.
 const LIMIT: u32 = 4 << 10;
 
-impl Counter {
-    /// Returns a target that counts.
-    pub(crate) fn target(self: &Arc<Counter>) -> Target {
+impl Watch for Counter {
+    fn conditional(&self) -> Conditional {
         let functions = Functions { words: count_words, pieces: count_pieces, lose: ignore };
         // SAFETY: the functions may be called from any thread and signal handler; HI-1.
-        unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], Arc::as_ptr(self).cast(), LIMIT, true) }
+        Conditional::always(unsafe {
+            Target::new(functions, [MaybeUninit::uninit(); 8], std::ptr::from_ref(self).cast(), LIMIT, true)
+        })
     }
 }
 
 /// # Safety
 ///
-/// `target` was made by [`Counter::target`] and is in a list that the caller reads (HI-1).
+/// `target` was made by [`Counter::conditional`](Watch::conditional) and is in a list that the caller reads (HI-1).
 ///
 /// # Signal safety
 ///
@@ -99,7 +101,7 @@ impl Watched {
         consumer::ensure_running()?;
         let new = || Arc::new(Counter { count: AtomicU64::new(0), last_ns: AtomicU64::new(0) });
         let counters: Vec<_> = probes.filter(|p| p.probe.class.is_some()).map(|p| (p, new())).collect();
-        attach::control().watch(&counters);
+        attach::control().watch(&watches(&counters));
         Ok(Watched { counters, begun: Instant::now() })
     }
 
@@ -122,6 +124,10 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        attach::control().unwatch(std::mem::take(&mut self.counters));
+        attach::control().unwatch(watches(&self.counters));
     }
+}
+
+fn watches(counters: &[(&'static NamedProbe, Arc<Counter>)]) -> Vec<(&'static NamedProbe, Arc<dyn Watch>)> {
+    counters.iter().map(|(probe, counter)| (*probe, counter.clone() as Arc<dyn Watch>)).collect()
 }

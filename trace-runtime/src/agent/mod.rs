@@ -22,7 +22,6 @@ mod hits;
 mod place;
 mod serve;
 
-pub(crate) use hits::Counter;
 pub(crate) use place::renew;
 
 use crate::sys;

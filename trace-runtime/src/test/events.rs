@@ -1,0 +1,285 @@
+//! The events of a recording for tests, and what tests ask of them.
+
+use super::value::{self, FromValue, Value};
+use crate::attach::NamedProbe;
+use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use trace_registry::field::{HEADROOM, MAX_PIECES, MAX_STAGED, Storage};
+use trace_registry::{EventClass, Glob, Level};
+
+/// An event as it was recorded.
+pub(super) struct Raw {
+    pub(super) named: &'static NamedProbe,
+    pub(super) bytes: Vec<u8>,
+    pub(super) tid: u32,
+    pub(super) time_ns: u64,
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Raw").field("name", &self.named.name).finish_non_exhaustive()
+    }
+}
+
+/// An event.
+#[derive(Clone, Debug)]
+pub struct Event {
+    name: &'static str,
+    level: Level,
+    class: &'static EventClass,
+    fields: Vec<(String, Value)>,
+    bytes: Vec<u8>,
+    tid: u32,
+    time_ns: u64,
+}
+
+impl Event {
+    fn new(raw: Raw) -> Option<Event> {
+        let class = raw.named.probe.class?;
+        let fields = value::fields(class.fields, &raw.bytes);
+        let Raw { named, bytes, tid, time_ns } = raw;
+        Some(Event { name: &named.name, level: named.probe.level, class, fields, bytes, tid, time_ns })
+    }
+
+    /// Returns the name of the event.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns its level.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Returns the thread that recorded it.
+    pub fn thread(&self) -> u32 {
+        self.tid
+    }
+
+    /// Returns its time, in nanoseconds of the process's clock.
+    pub fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
+    /// Returns the fields, in order.
+    pub fn fields(&self) -> &[(String, Value)] {
+        &self.fields
+    }
+
+    /// Returns a field; `None`: the event has none of that name.
+    pub fn field(&self, name: &str) -> Option<&Value> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Returns the value of a field as a `T`: an integer, `f64`, `bool`, or a `String`, which a variant's name is too.
+    ///
+    /// # Panics
+    ///
+    /// There is no such field, or it is no `T`.
+    #[track_caller]
+    pub fn get<T: FromValue>(&self, name: &str) -> T {
+        let Some(value) = self.field(name) else { panic!("no field `{name}` in {self}") };
+        T::from_value(value).unwrap_or_else(|| panic!("field `{name}` is no {}: {self}", std::any::type_name::<T>()))
+    }
+
+    /// Whether this is what recording `event` makes.
+    fn is<E: trace_registry::Event>(&self, event: &E) -> bool {
+        let mut storage = Storage::<{ HEADROOM + MAX_STAGED }, MAX_PIECES>::new();
+        let mut payload = storage.begin(u16::MAX.into(), E::SIZES, false);
+        event.write(&mut payload);
+        let bytes = payload.finish().map(|mut encoded| encoded.finished().to_bytes());
+        self.class == E::DESCRIPTION && bytes.is_some_and(|bytes| bytes == self.bytes)
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        let glob = Glob::new(name);
+        match glob.is_exact() {
+            true => self.name == name || self.name.strip_suffix(name).is_some_and(|head| head.ends_with(':')),
+            false => glob.matches(self.name),
+        }
+    }
+}
+
+/// As `ringtrace view` shows an event, but for the time.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.level, self.name)?;
+        self.fields.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+    }
+}
+
+/// What a piece of code recorded, in the order in which it did.
+///
+/// If a test panics that has them, they are printed.
+#[derive(Debug)]
+pub struct Events {
+    events: Vec<Event>,
+    lost: u64,
+}
+
+impl Events {
+    pub(super) fn new(raw: Vec<Raw>, lost: u64) -> Events {
+        Events { events: raw.into_iter().filter_map(Event::new).collect(), lost }
+    }
+
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// How many events are missing: too large, too deep, of a probe that panicked, or of an allocator inside of another event.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Returns the events.
+    pub fn iter(&self) -> std::slice::Iter<'_, Event> {
+        self.events.iter()
+    }
+
+    /// Returns the names of the events, in order.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.events.iter().map(Event::name).collect()
+    }
+
+    /// Returns the events of a name: the whole of it, its end, or a pattern.
+    pub fn named<'e>(&'e self, name: &'e str) -> impl Iterator<Item = &'e Event> {
+        self.events.iter().filter(move |event| event.is_called(name))
+    }
+
+    /// Returns the events of a class, to be compared with values of it: `assert_eq!(events.of::<Evicted<'_>>(), [Evicted { … }])`.
+    ///
+    /// A recorded event is bytes, and its class may borrow; so events are not made into values again, but the values of a test
+    /// into bytes.
+    pub fn of<E: trace_registry::Event>(&self) -> Of<'_, E> {
+        Of { events: self.events.iter().filter(|event| event.class == E::DESCRIPTION).collect(), class: PhantomData }
+    }
+
+    /// Checks that events of these names (wholes, ends, or patterns) come in this order, with any others between them.
+    ///
+    /// # Panics
+    ///
+    /// They do not.
+    #[track_caller]
+    pub fn assert_order(&self, names: &[&str]) {
+        let mut events = self.events.iter();
+        for (place, name) in names.iter().enumerate() {
+            assert!(events.any(|event| event.is_called(name)), "no `{name}` behind the first {place} of {names:?}");
+        }
+    }
+
+    /// Checks that each `…::entry` has its `…::exit`, that calls nest in each thread, and that each future that began has ended.
+    ///
+    /// # Panics
+    ///
+    /// They do not.
+    #[track_caller]
+    pub fn assert_pairs(&self) {
+        let mut open: HashMap<Option<(u32, u64)>, Vec<(u32, &str)>> = HashMap::new();
+        for event in &self.events {
+            let future = event.field("future").and_then(u64::from_value);
+            let is_whole = future.is_some() && !event.name.contains("::poll::");
+            // A future is of no thread.
+            let (key, tid) = if is_whole { (future.map(|future| (0, future)), 0) } else { (Some((event.tid, 0)), event.tid) };
+            let open = open.entry(key).or_default();
+            if let Some(name) = event.name.strip_suffix("::entry") {
+                open.push((tid, name));
+            } else if let Some(name) = event.name.strip_suffix("::exit") {
+                assert_eq!(
+                    open.pop().map(|(_, open)| open),
+                    Some(name),
+                    "an exit that is not that of what was entered last: {event}"
+                );
+            }
+        }
+        let left: Vec<_> = open.into_values().flatten().map(|(_, name)| name).collect();
+        assert!(left.is_empty(), "entered and never left: {left:?}");
+    }
+}
+
+impl std::ops::Index<usize> for Events {
+    type Output = Event;
+
+    fn index(&self, index: usize) -> &Event {
+        &self.events[index]
+    }
+}
+
+impl<'e> IntoIterator for &'e Events {
+    type Item = &'e Event;
+    type IntoIter = std::slice::Iter<'e, Event>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.events.iter()
+    }
+}
+
+/// An event in each line.
+impl fmt::Display for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.events.first().map_or(0, |event| event.time_ns);
+        for event in &self.events {
+            writeln!(f, "{:>12} ns  {event}  [vtid {}]", event.time_ns.saturating_sub(first), event.tid)?;
+        }
+        if self.lost > 0 {
+            writeln!(f, "{} events were lost", self.lost)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Not to where output of tests is captured only if it is written by `print!`.
+            eprintln!("the test recorded {} events:\n{self}", self.events.len());
+        }
+    }
+}
+
+/// The events of one class.
+pub struct Of<'e, E> {
+    events: Vec<&'e Event>,
+    class: PhantomData<fn(E)>,
+}
+
+impl<'e, E> Of<'e, E> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Returns them.
+    pub fn iter(&self) -> impl Iterator<Item = &'e Event> + use<'e, '_, E> {
+        self.events.iter().copied()
+    }
+}
+
+impl<E: trace_registry::Event> PartialEq<[E]> for Of<'_, E> {
+    fn eq(&self, values: &[E]) -> bool {
+        self.events.len() == values.len() && self.events.iter().zip(values).all(|(event, value)| event.is(value))
+    }
+}
+
+impl<E: trace_registry::Event, const N: usize> PartialEq<[E; N]> for Of<'_, E> {
+    fn eq(&self, values: &[E; N]) -> bool {
+        *self == values[..]
+    }
+}
+
+impl<E> fmt::Debug for Of<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.events.iter().map(ToString::to_string)).finish()
+    }
+}
