@@ -90,7 +90,7 @@ fn order_and_pairs() {
     events.assert_order(&["work::entry", "opened", "testing:work::exit", "*::exit"]);
     assert!(catch_unwind(|| events.assert_order(&["opened", "work::entry"])).is_err());
     assert_eq!(events.named("work::exit").map(|e| e.get::<u32>("result")).collect::<Vec<_>>(), [1, 2, 3]);
-    let half = test::record("testing:work::entry", || drop(work(0)));
+    let half = test::record("testing:work::entry", || work(0));
     assert!(catch_unwind(std::panic::AssertUnwindSafe(|| half.assert_pairs())).is_err());
 }
 

@@ -181,24 +181,18 @@ impl Events {
     /// They do not.
     #[track_caller]
     pub fn assert_pairs(&self) {
-        let mut open: HashMap<Option<(u32, u64)>, Vec<(u32, &str)>> = HashMap::new();
+        // By thread, or by future, which is of no thread.
+        let mut open: HashMap<(bool, u64), Vec<&str>> = HashMap::new();
         for event in &self.events {
-            let future = event.field("future").and_then(u64::from_value);
-            let is_whole = future.is_some() && !event.name.contains("::poll::");
-            // A future is of no thread.
-            let (key, tid) = if is_whole { (future.map(|future| (0, future)), 0) } else { (Some((event.tid, 0)), event.tid) };
-            let open = open.entry(key).or_default();
+            let future = event.field("future").and_then(u64::from_value).filter(|_| !event.name.contains("::poll::"));
+            let open = open.entry((future.is_some(), future.unwrap_or(event.tid.into()))).or_default();
             if let Some(name) = event.name.strip_suffix("::entry") {
-                open.push((tid, name));
+                open.push(name);
             } else if let Some(name) = event.name.strip_suffix("::exit") {
-                assert_eq!(
-                    open.pop().map(|(_, open)| open),
-                    Some(name),
-                    "an exit that is not that of what was entered last: {event}"
-                );
+                assert_eq!(open.pop(), Some(name), "an exit that is not that of what was entered last: {event}");
             }
         }
-        let left: Vec<_> = open.into_values().flatten().map(|(_, name)| name).collect();
+        let left: Vec<_> = open.into_values().flatten().collect();
         assert!(left.is_empty(), "entered and never left: {left:?}");
     }
 }
