@@ -199,6 +199,27 @@ fn check_finds_what_is_wrong() {
     assert!(problems(40, 7).contains("the packet ends before it begins"));
     assert!(problems(64, 1).contains("packet number 1 follows 1"));
     assert!(problems(72, 100).contains("discarded events goes back from 100 to 6"));
+    // An index of it, good and then with one field of one entry changed.
+    std::fs::write(&file, &bytes).unwrap();
+    let mut index = trace_ctf::index::header().to_vec();
+    for offset in packets {
+        let (packet, _) = trace_ctf::packet::PacketHeader::decode(&bytes[offset..]).unwrap();
+        index.extend(trace_ctf::index::Entry { offset: offset as u64, packet }.encode());
+    }
+    std::fs::create_dir(here.join("lossy/index")).unwrap();
+    let told = |index: &[u8]| {
+        std::fs::write(here.join("lossy/index/stream_0.idx"), index).unwrap();
+        text(&run(&["check", "lossy"], here).stdout)
+    };
+    assert!(told(&index).contains("no problems"), "{}", told(&index));
+    for (word, phrase) in ["offset", "size", "content size", "begin", "end", "count of discarded events"].iter().enumerate() {
+        let mut wrong = index.clone();
+        wrong[16 + 72 * 2 + 8 * word + 7] ^= 1;
+        let said = told(&wrong);
+        assert!(said.contains(&format!("stream_0.idx: entry 2 has another {phrase} than the packet")), "{said}");
+    }
+    assert!(told(&index[..index.len() - 72]).contains("3 packets, the stream has 4"));
+    assert!(told(&index[..index.len() - 1]).contains("truncated"));
     std::fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
     let output = run(&["check", "lossy"], here);
     assert_eq!((output.status.code(), text(&output.stdout).contains("truncated")), (Some(5), true), "{}", text(&output.stdout));

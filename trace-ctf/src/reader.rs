@@ -13,7 +13,11 @@
 //! | decode a packet in memory, of a [`Schema`](crate::schema::Schema) that was never written | [`Decoder`] |
 //!
 //! An event is a view of its packet, a few words to copy. Finding it checks that it is whole; nothing is allocated or converted
-//! until it is looked at. A merge holds one packet of each stream in memory, whatever the size of the trace.
+//! until it is looked at. A merge holds one packet of each stream in memory, whatever the size of the trace; packets of more than
+//! 16 MiB come in [pieces](Packet::is_continued) of some 4 MiB.
+//!
+//! A time is found by the index that a tracer wrote beside its streams, or by the headers of the packets before it, which an
+//! open trace remembers.
 //!
 //! # Damage
 //!
@@ -59,6 +63,7 @@ mod file;
 mod merge;
 mod packet;
 pub mod parallel;
+mod seek;
 mod stream;
 mod trace;
 mod value;

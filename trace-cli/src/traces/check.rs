@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use trace_ctf::index::{self, Entry};
 use trace_ctf::reader::{LossKind, Packet, PacketInfo, Stream, Trace};
 
 use super::open;
@@ -109,7 +110,7 @@ fn examine(trace: &Trace, stream: &Stream, report: &mut Report) {
                 return;
             }
         };
-        report.packets += 1;
+        report.packets += u64::from(!packet.is_continued());
         for loss in &losses {
             match loss.kind {
                 LossKind::DiscardedEvents => report.discarded += loss.count.unwrap_or_default(),
@@ -117,7 +118,9 @@ fn examine(trace: &Trace, stream: &Stream, report: &mut Report) {
             }
         }
         let info = packet.info().clone();
-        headers(&packet, previous.as_ref(), report);
+        if !packet.is_continued() {
+            headers(&packet, previous.as_ref(), report);
+        }
         let mut events = packet.events();
         while let Some(event) = events.next_event() {
             let event = match event {
@@ -140,13 +143,13 @@ fn examine(trace: &Trace, stream: &Stream, report: &mut Report) {
             }
             last_event = Some(cycles);
         }
-        if let Some(file) = packet.file() {
+        if let Some(file) = packet.file().filter(|_| !packet.is_continued()) {
             places.push((file.to_path_buf(), packet.byte_offset(), info.clone()));
         }
         previous = Some(info);
         packets.recycle(packet);
     }
-    index(&places, report);
+    compare_index(&places, report);
 }
 
 fn place(packet: &Packet, at: u64) -> String {
@@ -181,32 +184,45 @@ fn headers(packet: &Packet, previous: Option<&PacketInfo>, report: &mut Report) 
 }
 
 /// Compares the index beside the stream files, where there is one, with their packets.
-fn index(packets: &[(PathBuf, u64, PacketInfo)], report: &mut Report) {
-    const HEADER: usize = 16;
-    let mut files: Vec<&Path> = packets.iter().map(|(file, ..)| file.as_path()).collect();
-    files.dedup();
-    for file in files {
-        let Some(name) = file.file_name() else { continue };
+fn compare_index(packets: &[(PathBuf, u64, PacketInfo)], report: &mut Report) {
+    for own in packets.chunk_by(|(one, ..), (other, ..)| one == other) {
+        let Some((file, name)) = own.first().and_then(|(file, ..)| Some((file, file.file_name()?))) else { continue };
         let path = file.with_file_name("index").join(format!("{}.idx", name.to_string_lossy()));
         let Ok(bytes) = fs::read(&path) else { continue };
-        let word = |at: usize| bytes.get(at..at + 4).and_then(|word| Some(u32::from_be_bytes(word.try_into().ok()?)));
-        let (Some(0xC1F1_DCC1), Some(size @ 24..=4096)) = (word(0), word(12)) else {
-            report.find(|| format!("{}: no index of LTTng's form", path.display()));
-            continue;
+        let entries = match index::decode(&bytes) {
+            Ok(entries) => entries,
+            Err(error) => {
+                report.find(|| format!("{}: {error}", path.display()));
+                continue;
+            }
         };
-        let entries: Vec<&[u8]> = bytes[HEADER..].chunks(size as usize).collect();
-        let own: Vec<_> = packets.iter().filter(|(of, ..)| of == file).collect();
         if entries.len() != own.len() {
             report.find(|| format!("{}: {} packets, the stream has {}", path.display(), entries.len(), own.len()));
             continue;
         }
-        for (number, (entry, (_, offset, info))) in entries.iter().zip(&own).enumerate() {
-            let long = |at: usize| entry.get(at..at + 8).and_then(|long| Some(u64::from_be_bytes(long.try_into().ok()?)));
-            let is_same = long(0) == Some(*offset) && long(8) == info.packet_bits && long(16) == info.content_bits;
-            if !is_same {
-                report.find(|| format!("{}: entry {number} is not that of the packet at byte {offset}", path.display()));
+        for (number, (entry, (_, offset, info))) in entries.iter().zip(own).enumerate() {
+            if let Some(what) = differs(entry, *offset, info) {
+                let path = path.display();
+                report.find(|| format!("{path}: entry {number} has another {what} than the packet at byte {offset}"));
                 break;
             }
         }
     }
+}
+
+/// What an entry of an index says otherwise than the packet; what the packet does not say may be anything.
+fn differs(entry: &Entry, offset: u64, info: &PacketInfo) -> Option<&'static str> {
+    let packet = &entry.packet;
+    let pairs = [
+        ("offset", Some(offset), entry.offset),
+        ("size", info.packet_bits, packet.packet_bits),
+        ("content size", info.content_bits, packet.content_bits),
+        ("begin", info.timestamp_begin, packet.timestamp_begin),
+        ("end", info.timestamp_end, packet.timestamp_end),
+        ("count of discarded events", info.events_discarded, packet.events_discarded),
+        ("stream class", Some(info.stream_class_id), packet.stream_class_id.into()),
+        ("stream", info.stream_instance_id, packet.stream_instance_id),
+        ("number", info.sequence, packet.sequence),
+    ];
+    pairs.into_iter().find(|(_, own, indexed)| own.is_some_and(|own| own != *indexed)).map(|(what, ..)| what)
 }

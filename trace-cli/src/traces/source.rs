@@ -315,9 +315,7 @@ impl Opened {
             }
             summary.events += count;
             if is_given && broken.is_none() {
-                let bits = packet.info().content_bits.or(packet.info().packet_bits);
-                let length = bits.map_or(packet.bytes().len() as u64, |bits| bits.div_ceil(8));
-                gatherer.size((packet.byte_offset() + length).saturating_sub(start));
+                gatherer.size(packet.end_offset().saturating_sub(start));
             }
             if let Ok(mut progress) = progress.lock() {
                 progress.1 += count;

@@ -132,8 +132,7 @@ impl Trimmed {
                             chooser.accepts(&event) && is_of_thread || event.name() == THREAD_NAME && chooser.is_in_time(&event);
                         summary.events += 1;
                         summary.shown += u64::from(is_wanted);
-                        let start = (event.byte_offset() - packet.byte_offset()) as usize;
-                        records.push(Record { start, cycles: event.cycles(), is_wanted });
+                        records.push(Record { start: event.place(), cycles: event.cycles(), is_wanted });
                     }
                     Err(error) => {
                         broken = Some(error);
@@ -195,7 +194,7 @@ impl Trimmed {
                 content.clear();
             }
             if content.is_empty() {
-                begin = if place == 0 { header.timestamp_begin } else { record.cycles };
+                begin = if place == 0 && !packet.is_continued() { header.timestamp_begin } else { record.cycles };
             }
             let end = records.get(place + 1).map_or(bytes.len(), |next| next.start);
             content.extend(bytes.get(record.start..end).unwrap_or_default());

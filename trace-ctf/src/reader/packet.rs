@@ -53,6 +53,31 @@ pub struct Packet {
     content: u64,
     /// Those that are there.
     end: u64,
+    /// Bytes of the packet that are left out between its header and the events in `bytes`: of a piece.
+    skipped: u64,
+    /// The clock in front of the first event.
+    clock: u64,
+    is_continued: bool,
+}
+
+/// Which part of a packet a piece is.
+pub(super) struct Part {
+    /// Where it begins, in bits of the packet; 0: with the packet.
+    pub(super) at: u64,
+    pub(super) clock: u64,
+    /// Bytes left out between the header and what was read.
+    pub(super) skipped: u64,
+    pub(super) is_last: bool,
+}
+
+/// Where the whole events of a piece end.
+pub(super) enum Cut {
+    /// At something that is wrong.
+    Wrong,
+    /// In front of an event that goes on behind it, in bits of the packet.
+    At { at: u64, clock: u64 },
+    /// There is not even one.
+    Nowhere,
 }
 
 /// Bytes of a packet, with zeros behind them.
@@ -117,6 +142,7 @@ pub struct Events<'p> {
 }
 
 /// What the beginning of a packet tells.
+#[derive(Clone, Debug)]
 pub(super) struct Opening {
     pub(super) info: PacketInfo,
     class: Arc<StreamClass>,
@@ -203,7 +229,48 @@ impl Packet {
         let Opening { info, class, context_at, events_at } = opening;
         let content = info.content_bits.or(info.packet_bits).unwrap_or(bytes.len() * 8);
         let end = content.min(bytes.len() * 8);
-        Self { info, class, trace: trace.clone(), bytes, place, context_at, events_at, content, end }
+        let clock = info.timestamp_begin.unwrap_or_default();
+        let (trace, skipped, is_continued) = (trace.clone(), 0, false);
+        Self { info, class, trace, bytes, place, context_at, events_at, content, end, skipped, clock, is_continued }
+    }
+
+    /// Makes a piece of a packet: its header, and some of its events.
+    pub(super) fn piece(trace: &Arc<Declarations>, bytes: Bytes, place: Place, opening: Opening, part: Part) -> Self {
+        let mut packet = Self::new(trace, bytes, place, opening);
+        packet.skipped = part.skipped;
+        if part.at > 0 {
+            (packet.events_at, packet.clock, packet.is_continued) = (part.at - part.skipped * 8, part.clock, true);
+        }
+        // A packet without sizes is as long as its file.
+        let content = packet.info.content_bits.or(packet.info.packet_bits).filter(|_| part.is_last);
+        packet.content = content.map_or(packet.bytes.len() * 8, |bits| bits - part.skipped * 8);
+        packet.end = packet.content.min(packet.bytes.len() * 8);
+        packet
+    }
+
+    /// Ends a piece, which the packet goes on behind, with its last whole event.
+    pub(super) fn cut(&mut self) -> Cut {
+        let (mut position, mut head) = (self.begin(), EventHead::default());
+        while position.at < self.content {
+            let mut cursor = Cursor::within(&self.bytes.buffer, self.end, position.at, position.clock);
+            match self.event(&mut cursor, &mut head) {
+                Ok(()) if cursor.at > position.at => (position.at, position.clock) = (cursor.at, cursor.clock),
+                Err(Stop::Fault(Fault::End(_))) => break,
+                _ => return Cut::Wrong,
+            }
+        }
+        if position.at == self.events_at {
+            return Cut::Nowhere;
+        }
+        (self.content, self.end) = (position.at, position.at);
+        Cut::At { at: position.at + self.skipped * 8, clock: position.clock }
+    }
+
+    /// Whether it is a further piece of a packet that is too large to be held in memory.
+    ///
+    /// Its [`info`](Self::info), [`number`](Self::number) and [`byte_offset`](Self::byte_offset) are those of the whole.
+    pub fn is_continued(&self) -> bool {
+        self.is_continued
     }
 
     /// Gives back the memory.
@@ -240,9 +307,15 @@ impl Packet {
         self.place.offset
     }
 
-    /// Bytes of header and event records that were read: fewer than [`PacketInfo::content_bits`] tells where the file is cut.
+    /// Offset behind the last event in the stream file, in bytes.
+    pub fn end_offset(&self) -> u64 {
+        self.place.offset + self.skipped + self.content.div_ceil(8)
+    }
+
+    /// Bytes of header and event records that were read: fewer than [`PacketInfo::content_bits`] tells where the file is cut. Of
+    /// a packet that comes in pieces, its header, and its records from the [place](Event::place) of the first event on.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes.buffer[..self.bytes.length]
+        &self.bytes.buffer[..self.end.div_ceil(8) as usize]
     }
 
     /// The stream file it was read from.
@@ -261,7 +334,7 @@ impl Packet {
     }
 
     pub(super) fn begin(&self) -> Position {
-        Position { at: self.events_at, clock: self.info.timestamp_begin.unwrap_or_default(), ended: false }
+        Position { at: self.events_at, clock: self.clock, ended: false }
     }
 
     /// Reads from a place, as far as there are bytes.
@@ -294,11 +367,12 @@ impl Packet {
 
     #[cold]
     fn stopped(&self, stop: Option<Stop>, content: u64, begin: u64, at: u64) -> Error {
-        let available = self.bytes.len();
+        let available = self.bytes.len() + self.skipped;
+        let content = content + self.skipped * 8;
         match stop {
             None => self.error(at, "event without content"),
             Some(Stop::Fault(Fault::End(needed))) if content > available * 8 => {
-                let needed = needed.max(content).div_ceil(8);
+                let needed = (needed + self.skipped * 8).max(content).div_ceil(8);
                 Kind::Truncated { place: self.place.clone(), needed, available }.into()
             }
             Some(Stop::Fault(Fault::End(_))) => self.error(begin, "event beyond the packet's content"),
@@ -338,11 +412,16 @@ impl Packet {
     }
 
     fn error(&self, at: u64, what: impl Into<Cow<'static, str>>) -> Error {
-        Error::corrupt(Place { offset: self.place.offset + at / 8, ..self.place.clone() }, what)
+        Error::corrupt(Place { offset: self.place.offset + self.skipped + at / 8, ..self.place.clone() }, what)
     }
 }
 
 impl Opening {
+    /// Bytes of header and context.
+    pub(super) fn header_bytes(&self) -> u64 {
+        self.events_at.div_ceil(8)
+    }
+
     pub(super) fn span(&self) -> (Option<i64>, Option<i64>) {
         self.info.span(&self.class)
     }
@@ -417,7 +496,12 @@ impl<'p> Event<'p> {
 
     /// Offset of the event in its stream file, in bytes.
     pub fn byte_offset(&self) -> u64 {
-        self.packet.place.offset + (self.head.at - u64::from(self.head.header)) / 8
+        self.packet.place.offset + self.packet.skipped + self.place() as u64
+    }
+
+    /// Where the event begins in the [bytes](Packet::bytes) of its packet.
+    pub fn place(&self) -> usize {
+        ((self.head.at - u64::from(self.head.header)) / 8) as usize
     }
 
     /// A structure and where it begins.

@@ -9,12 +9,25 @@ use std::sync::Arc;
 
 use crate::declared::Declarations;
 use crate::error::{Kind, Place};
-use crate::reader::packet::{Bytes, Opening};
+use crate::reader::packet::{Bytes, Cut, Opening, Part};
+use crate::reader::seek::Index;
 use crate::reader::{Packet, PacketInfo};
 use crate::{Error, Result};
 
 /// Bytes within which the header and context of a packet must end.
 const HEADER_MAX: u64 = 4096;
+
+/// Packets of more bytes come in pieces, so that memory does not grow with them.
+const PIECES_FROM: u64 = 16 << 20;
+
+/// Bytes of a piece, unless a single event has more.
+const PIECE: u64 = 4 << 20;
+
+/// Bytes within which an event of a packet in pieces must end.
+const EVENT_MAX: u64 = 64 << 20;
+
+/// What pieces begin with a multiple of, in bytes: the greatest alignment that there is.
+const PIECE_ALIGN: u64 = 8 << 10;
 
 /// Events or packets that are not in the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +81,13 @@ pub(super) struct StreamFile {
     pub(super) path: Arc<Path>,
     /// What it holds, where it is no file.
     pub(super) bytes: Option<Arc<[u8]>>,
+    pub(super) index: Index,
+}
+
+impl StreamFile {
+    pub(super) fn new(path: &Path, bytes: Option<Vec<u8>>) -> Self {
+        Self { path: path.into(), bytes: bytes.map(Arc::from), index: Index::default() }
+    }
 }
 
 #[derive(Debug)]
@@ -81,6 +101,28 @@ struct OpenFile {
     source: Source,
     place: Place,
     length: u64,
+    index: Index,
+    /// What is left of a packet that comes in pieces.
+    rest: Option<Rest>,
+}
+
+/// A packet of which a part was given.
+#[derive(Debug)]
+struct Rest {
+    opening: Opening,
+    place: Place,
+    /// Bytes of it that are in the file.
+    length: u64,
+    /// How far it was given, in bits.
+    at: u64,
+    clock: u64,
+}
+
+impl Rest {
+    fn new(opening: Opening, place: Place, length: u64) -> Self {
+        let clock = opening.info.timestamp_begin.unwrap_or_default();
+        Self { opening, place, length, at: 0, clock }
+    }
 }
 
 impl Packets {
@@ -116,7 +158,7 @@ impl Packets {
     }
 
     fn open(&mut self) -> Option<Result<()>> {
-        let StreamFile { path, bytes } = self.files.pop_front()?;
+        let StreamFile { path, bytes, index } = self.files.pop_front()?;
         let opened = match bytes {
             Some(bytes) => Ok((bytes.len() as u64, Source::Memory(bytes))),
             None => File::open(&path).and_then(|file| Ok((file.metadata()?.len(), Source::File(file)))),
@@ -124,7 +166,8 @@ impl Packets {
         Some(match opened {
             Ok((length, source)) => {
                 let place = Place { stream: Some(path), ..Place::default() };
-                self.current = Some(OpenFile { source, place, length });
+                self.current = Some(OpenFile { source, place, length, index, rest: None });
+                self.seek();
                 Ok(())
             }
             Err(error) => {
@@ -134,9 +177,27 @@ impl Packets {
         })
     }
 
+    /// Passes packets that are known to be too early, but for the last: that one says what was counted until then.
+    fn seek(&mut self) {
+        let Some((open, from)) = self.current.as_mut().zip(self.from) else { return };
+        let path = open.place.stream.clone();
+        let found = path.and_then(|path| open.index.before(&self.trace, &path, open.length, from));
+        let Some((number, span)) = found else { return };
+        (open.place.packet, open.place.offset) = (number, span.offset);
+        let is_it = |opening: Opening| opening.span().1 == Some(span.end);
+        if !Self::opening(&self.trace, open, &mut self.head).is_ok_and(is_it) {
+            open.index.refuse();
+            (open.place.packet, open.place.offset) = (0, 0);
+        }
+    }
+
     fn read(&mut self) -> Result<Option<Packet>> {
         loop {
             let Some(open) = &mut self.current else { return Ok(None) };
+            if let Some(rest) = open.rest.take() {
+                let bytes = core::mem::take(&mut self.free);
+                return open.piece(&self.trace, rest, bytes).map(Some);
+            }
             let left = open.length.saturating_sub(open.place.offset);
             if left == 0 {
                 self.current = None;
@@ -151,21 +212,23 @@ impl Packets {
             let (begin, end) = opening.span();
             let is_early = self.from.is_some_and(|from| end.is_some_and(|end| end < from));
             let is_late = self.to.is_some_and(|to| begin.is_some_and(|begin| begin >= to));
-            let bytes = if is_early || is_late {
-                None
-            } else {
-                let mut bytes = core::mem::take(&mut self.free);
-                open.read(content.min(left), &mut bytes)?;
-                Some(bytes)
-            };
+            open.index.add(place.packet, place.offset, end);
             open.place.packet += 1;
             // A packet whose padding alone is cut has all its events; nothing can follow it.
             open.place.offset = open.place.offset.saturating_add(size).min(open.length);
-            match bytes {
-                Some(bytes) => return Ok(Some(Packet::new(&self.trace, bytes, place, opening))),
+            if is_late {
                 // The packets of a stream follow each other in time.
-                None if is_late => self.stop(),
-                None => self.previous = Some((opening.info, end)),
+                self.stop();
+            } else if is_early {
+                self.previous = Some((opening.info, end));
+            } else {
+                let length = content.min(left);
+                let mut bytes = core::mem::take(&mut self.free);
+                if length > PIECES_FROM {
+                    return open.piece(&self.trace, Rest::new(opening, place, length), bytes).map(Some);
+                }
+                open.read(&place, 0, length, &mut bytes, 0)?;
+                return Ok(Some(Packet::new(&self.trace, bytes, place, opening)));
             }
         }
     }
@@ -191,7 +254,7 @@ impl Packets {
     /// Reads the beginning of the current packet.
     fn opening(trace: &Declarations, open: &OpenFile, head: &mut Bytes) -> Result<Opening> {
         let left = open.length.saturating_sub(open.place.offset);
-        open.read(left.min(HEADER_MAX), head)?;
+        open.read(&open.place, 0, left.min(HEADER_MAX), head, 0)?;
         Packet::open(trace, head.get_mut(), &open.place).map_err(|error| {
             if error.is_truncated() && left > HEADER_MAX {
                 Error::corrupt(open.place.clone(), format!("packet header of more than {HEADER_MAX} bytes"))
@@ -235,6 +298,8 @@ impl Iterator for Packets {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.read() {
+                // Its first piece has told them.
+                Ok(Some(packet)) if packet.is_continued() => return Some(Ok((packet, Vec::new()))),
                 Ok(Some(packet)) => {
                     let losses = self.losses(&packet);
                     return Some(Ok((packet, losses)));
@@ -268,22 +333,60 @@ impl Source {
 }
 
 impl OpenFile {
-    /// Reads bytes at the current packet; the file is as long as it was when it was opened.
+    /// Reads the next piece of a packet: as many whole events as some memory holds.
+    fn piece(&mut self, trace: &Arc<Declarations>, rest: Rest, mut bytes: Bytes) -> Result<Packet> {
+        let mut window = PIECE;
+        loop {
+            let Rest { opening, place, length, at, clock } = &rest;
+            // The first piece has its header where the others have a copy of it.
+            let head = if *at == 0 { 0 } else { opening.header_bytes().next_multiple_of(PIECE_ALIGN) };
+            let begin = at / 8 / PIECE_ALIGN * PIECE_ALIGN;
+            let end = begin.saturating_add(window).min(*length);
+            if head > 0 {
+                self.read(place, 0, opening.header_bytes(), &mut bytes, 0)?;
+            }
+            self.read(place, begin, end - begin, &mut bytes, head)?;
+            let part = Part { at: *at, clock: *clock, skipped: begin - head, is_last: end == *length };
+            let mut packet = Packet::piece(trace, bytes, place.clone(), opening.clone(), part);
+            if end == *length {
+                return Ok(packet);
+            }
+            match packet.cut() {
+                Cut::At { at, clock } => {
+                    self.rest = Some(Rest { at, clock, ..rest });
+                    return Ok(packet);
+                }
+                // What is wrong is found again by who reads its events.
+                Cut::Wrong => return Ok(packet),
+                Cut::Nowhere if window >= EVENT_MAX => {
+                    let at = opening.header_bytes().max(at / 8);
+                    let place = Place { offset: place.offset + at, ..place.clone() };
+                    return Err(Error::corrupt(place, format!("an event of more than {} MiB", EVENT_MAX >> 20)));
+                }
+                Cut::Nowhere => {
+                    window *= 2;
+                    bytes = packet.into_bytes();
+                }
+            }
+        }
+    }
+
+    /// Reads bytes of a packet behind the first `head` bytes of some memory; the file is as long as it was when it was opened.
     ///
     /// Read, not mapped: a file that becomes shorter meanwhile is an error and no signal, and memory that stays in the cache
     /// is filled as quickly as pages are mapped.
-    fn read(&self, length: u64, into: &mut Bytes) -> Result<()> {
-        let path = self.place.stream.as_deref().unwrap_or(Path::new(""));
-        let size = usize::try_from(length).unwrap_or(usize::MAX);
+    fn read(&self, place: &Place, from: u64, length: u64, into: &mut Bytes, head: u64) -> Result<()> {
+        let path = place.stream.as_deref().unwrap_or(Path::new(""));
+        let size = usize::try_from(head.saturating_add(length)).unwrap_or(usize::MAX);
         if into.resize(size).is_err() {
-            return Err(Error::corrupt(self.place.clone(), format!("packet of {length} bytes: no memory for it")));
+            return Err(Error::corrupt(place.clone(), format!("{length} bytes of a packet: no memory for them")));
         }
-        let (mut rest, mut at) = (into.get_mut(), self.place.offset);
+        let (mut rest, mut at) = (&mut into.get_mut()[head as usize..], place.offset + from);
         while !rest.is_empty() {
             match self.source.read_at(rest, at) {
                 Ok(0) => {
-                    let available = at - self.place.offset;
-                    return Err(Kind::Truncated { place: self.place.clone(), needed: length, available }.into());
+                    let available = at - place.offset;
+                    return Err(Kind::Truncated { place: place.clone(), needed: from + length, available }.into());
                 }
                 Ok(read) => {
                     rest = &mut rest[read..];

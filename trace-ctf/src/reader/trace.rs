@@ -102,8 +102,7 @@ impl Trace {
     /// [`Error::is_metadata`] or [`Error::is_unsupported`].
     pub fn in_memory(metadata: &[u8], streams: impl IntoIterator<Item = (impl AsRef<Path>, Vec<u8>)>) -> Result<Self> {
         let mut trace = Self::new(PathBuf::new(), super::file::parse(metadata)?);
-        let file =
-            |(name, bytes): (_, Vec<u8>)| StreamFile { path: AsRef::<Path>::as_ref(&name).into(), bytes: Some(bytes.into()) };
+        let file = |(name, bytes): (_, Vec<u8>)| StreamFile::new(AsRef::<Path>::as_ref(&name), Some(bytes));
         trace.find_streams(streams.into_iter().map(file).collect());
         Ok(trace)
     }
@@ -161,7 +160,7 @@ impl Trace {
         };
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_stream).collect();
         files.sort();
-        Ok(files.into_iter().map(|path| StreamFile { path: path.into(), bytes: None }).collect())
+        Ok(files.into_iter().map(|path| StreamFile::new(&path, None)).collect())
     }
 
     /// Groups files by the stream that their first packets belong to.

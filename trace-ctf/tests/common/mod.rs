@@ -165,7 +165,7 @@ pub(crate) struct StreamWriter {
     pub(crate) file: Vec<u8>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) events: u64,
-    now: u64,
+    pub(crate) now: u64,
 }
 
 impl StreamWriter {
