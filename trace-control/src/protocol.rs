@@ -9,6 +9,10 @@
 //! Requests of one connection are answered in their order. `id` is any JSON value, and returned. An answer may have members
 //! that this version does not know; a request may not: what it asks for would silently not be done.
 
+mod triggers;
+
+pub use triggers::{After, Firing, Firings, Saved, TriggerState, Triggered, Triggers, Untrigger};
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,13 +72,34 @@ pub enum Request {
     Doctor,
     /// Write what a session in overwrite mode holds as a trace of its own. → [`Receipt`].
     Snapshot(Snapshot),
+    /// Add triggers to a session. → [`Triggered`].
+    Trigger(Triggers),
+    /// Remove a trigger. → [`Triggered`].
+    Untrigger(Untrigger),
+    /// Wait for firings that a trigger notifies of. → [`Firings`].
+    Firings(After),
 }
 
 impl Request {
     /// The names of all requests.
-    pub const NAMES: [&str; 14] = [
-        "hello", "list", "status", "create", "bind", "enable", "disable", "start", "stop", "destroy", "watch", "why", "doctor",
+    pub const NAMES: [&str; 17] = [
+        "hello",
+        "list",
+        "status",
+        "create",
+        "bind",
+        "enable",
+        "disable",
+        "start",
+        "stop",
+        "destroy",
+        "watch",
+        "why",
+        "doctor",
         "snapshot",
+        "trigger",
+        "untrigger",
+        "firings",
     ];
 
     /// Reads the request of an envelope.
@@ -353,6 +378,9 @@ pub struct SessionState {
     /// Events that limits of its rules did not let through.
     #[serde(default)]
     pub limited: u64,
+    /// Its triggers.
+    #[serde(default)]
+    pub triggers: Vec<TriggerState>,
     /// What it found questionable.
     pub warnings: Vec<String>,
     /// Why it can record no more.
@@ -391,6 +419,9 @@ pub struct SessionPlan {
     /// Its rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<String>,
+    /// Its triggers: `when CONDITION then ACTIONS`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<String>,
     /// Keeps the newest events when the rings are full.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite: bool,

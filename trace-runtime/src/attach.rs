@@ -92,7 +92,12 @@ pub(crate) fn renew() {
 }
 
 /// Returns the sessions that exist.
-pub(crate) fn sessions() -> Arc<Vec<Arc<Recording>>> {
+pub(crate) fn sessions() -> Vec<Arc<Recording>> {
+    recordings().iter().filter(|r| r.source().is_none()).cloned().collect()
+}
+
+/// Returns the sessions that exist, and the sources of their triggers behind them.
+pub(crate) fn recordings() -> Arc<Vec<Arc<Recording>>> {
     SESSIONS.get().load_full()
 }
 
@@ -102,13 +107,13 @@ pub(crate) fn control() -> MutexGuard<'static, Control> {
 
 impl Control {
     pub(crate) fn add(&mut self, session: Arc<Recording>) {
-        let mut sessions = Vec::clone(&sessions());
+        let mut sessions = Vec::clone(&recordings());
         sessions.push(session);
         SESSIONS.get().store(Arc::new(sessions));
     }
 
     pub(crate) fn remove(&mut self, session: &Recording) {
-        let kept = sessions().iter().filter(|s| !std::ptr::eq(&***s, session)).cloned().collect();
+        let kept = recordings().iter().filter(|s| !std::ptr::eq(&***s, session)).cloned().collect();
         SESSIONS.get().store(Arc::new(kept));
     }
 
@@ -126,7 +131,7 @@ impl Control {
     }
 
     fn publish_lists<'s>(&mut self, sites: impl Iterator<Item = (&'s TracepointDescriptor, &'s [NamedProbe])>) {
-        let sessions = sessions();
+        let sessions = recordings();
         let lists: Vec<_> = sites.map(|(tracepoint, probes)| (tracepoint, self.list(tracepoint, probes, &sessions))).collect();
         let mut retired = 0;
         for (tracepoint, list) in lists {

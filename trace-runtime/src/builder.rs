@@ -9,6 +9,8 @@ use crate::process;
 use crate::recording::Recording;
 use crate::session::Session;
 use crate::sys;
+use crate::trigger::grammar::Spec;
+use crate::trigger::{self, Source};
 use std::path::PathBuf;
 use std::sync::Arc;
 use trace_ctf::metadata::Format;
@@ -70,6 +72,7 @@ impl Clock {
 pub struct Builder {
     pub(crate) name: String,
     pub(crate) rules: Vec<String>,
+    pub(crate) triggers: Vec<String>,
     pub(crate) overwrite: bool,
     pub(crate) keep: usize,
     pub(crate) memory: u64,
@@ -95,6 +98,8 @@ pub(crate) enum Output {
     Print,
     /// Another process consumes the rings.
     Elsewhere,
+    /// A trigger follows the events.
+    Trigger(Source),
 }
 
 impl Builder {
@@ -102,6 +107,7 @@ impl Builder {
         Builder {
             name: name.to_owned(),
             rules: Vec::new(),
+            triggers: Vec::new(),
             overwrite: false,
             keep: KEEP,
             memory: MEMORY,
@@ -122,6 +128,12 @@ impl Builder {
     /// Records what `rules` match, as further rules after those given before. Parsed by [`start`](Self::start).
     pub fn enable(mut self, rules: &str) -> Builder {
         self.rules.push(rules.to_owned());
+        self
+    }
+
+    /// Adds [triggers](Session::trigger), as further ones after those given before. Parsed by [`start`](Self::start).
+    pub fn trigger(mut self, triggers: &str) -> Builder {
+        self.triggers.push(triggers.to_owned());
         self
     }
 
@@ -238,7 +250,12 @@ impl Builder {
     /// The same, for whoever ends the recording otherwise.
     pub(crate) fn begin(self) -> Result<Arc<Recording>> {
         let process = process::current()?;
-        check_name(&self.name)?;
+        if !matches!(self.output, Output::Trigger(_)) {
+            check_name(&self.name)?;
+        }
+        for text in &self.triggers {
+            Spec::parse_all(text)?.iter().try_for_each(|spec| trigger::check_mode(spec, self.overwrite, text))?;
+        }
         let mut warnings = Vec::new();
         let mut rules = Vec::new();
         for text in &self.rules {
@@ -246,7 +263,7 @@ impl Builder {
         }
         warnings.extend(attach::duplicates(&rules));
         let mut control = attach::control();
-        if attach::sessions().iter().any(|s| s.name == self.name) {
+        if attach::recordings().iter().any(|s| s.name == self.name) {
             return Err(Kind::SessionExists(self.name).into());
         }
         consumer::ensure_running()?;
@@ -261,6 +278,13 @@ impl Builder {
         }
         populate_the_rest(&recording);
         control.publish(|p| recording.wants(p));
+        drop(control);
+        for text in &self.triggers {
+            if let Err(error) = trigger::add(&recording, text) {
+                consumer::destroy(&recording, false);
+                return Err(error);
+            }
+        }
         Ok(recording)
     }
 }

@@ -125,13 +125,18 @@ impl Progress {
     }
 }
 
+/// What an expression about the events of `class` may name.
+pub(crate) fn scope(class: &EventClass, redact: bool) -> Scope {
+    Scope::new(Field::of(class.fields, redact), ContextValue::fields())
+}
+
 fn make(
     rule: &Rule,
     progress: &Arc<Progress>,
     class: &EventClass,
     redact: bool,
 ) -> std::result::Result<Made, (trace_filter::Error, usize)> {
-    let scope = Scope::new(Field::of(class.fields, redact), ContextValue::fields());
+    let scope = scope(class, redact);
     let program = rule.filter.as_ref().map(|f| f.part.compile(&scope).map_err(|e| (e, f.at))).transpose()?;
     let bounds = program.as_ref().and_then(bounds);
     let program = program.filter(|_| bounds.is_none());
@@ -169,14 +174,14 @@ fn bounds(program: &Program) -> Option<Bounds> {
 }
 
 /// Where a value comes from.
-enum Source {
+pub(crate) enum Source {
     Field(u16, Box<[Step]>),
     Context(ContextValue),
     Nothing,
 }
 
 impl Source {
-    fn of(input: &Input) -> Source {
+    pub(crate) fn of(input: &Input) -> Source {
         match input.path.split_first() {
             Some((Step::Field(index), [])) if input.context => ContextValue::of(*index).map_or(Source::Nothing, Source::Context),
             Some((Step::Field(index), path)) if !input.context => Source::Field(*index, path.into()),
@@ -186,7 +191,7 @@ impl Source {
     }
 
     #[inline]
-    fn value<'v>(&self, event: &'v dyn Values) -> Value<'v> {
+    pub(crate) fn value<'v>(&self, event: &'v dyn Values) -> Value<'v> {
         match self {
             Source::Field(index, path) => event.value(*index, path),
             Source::Context(context) => context.value(),

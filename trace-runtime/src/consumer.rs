@@ -19,6 +19,7 @@ use crate::rcu::{self, Reclaimer, lock};
 use crate::recording::Recording;
 use crate::report;
 use crate::sys;
+use crate::trigger;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub(crate) enum Request {
     Stop(Arc<Recording>, Sender<Result<()>>),
     /// The same, then forget the session.
     Destroy(Arc<Recording>, Option<Sender<Result<()>>>),
+    /// Deliver what the triggers of a session wait for, up to now.
+    Follow(Arc<Recording>, Sender<Result<()>>),
     /// Run a round now.
     Hurry,
 }
@@ -75,24 +78,45 @@ struct AtEnd;
 impl Drop for AtEnd {
     fn drop(&mut self) {
         *lock(REQUESTS.get()) = None;
-        attach::sessions().iter().for_each(|s| s.switch_off());
+        attach::recordings().iter().for_each(|s| s.switch_off());
     }
 }
 
-fn send(request: Request) -> Result<()> {
+/// Sends a request.
+pub(crate) fn send(request: Request) -> Result<()> {
     let sent = lock(REQUESTS.get()).as_ref().is_some_and(|r| r.send(request).is_ok());
     if sent { Ok(()) } else { Err(Kind::Off("its consumer's thread has ended").into()) }
 }
 
 /// Sends a request and waits for the answer.
 pub(crate) fn request(make: impl FnOnce(Sender<Result<()>>) -> Request) -> Result<()> {
-    ask(make)?.recv().unwrap_or_else(|_| Err(Kind::Off("its consumer's thread has ended").into()))
-}
-
-/// Sends a request. Its answer comes by the channel that is returned.
-pub(crate) fn ask(make: impl FnOnce(Sender<Result<()>>) -> Request) -> Result<Receiver<Result<()>>> {
     let (reply, answer) = channel();
     send(make(reply))?;
+    wait(answer)
+}
+
+/// Waits for an answer.
+pub(crate) fn wait(answer: Receiver<Result<()>>) -> Result<()> {
+    answer.recv().unwrap_or_else(|_| Err(Kind::Off("its consumer's thread has ended").into()))
+}
+
+/// Has a session ended by a request, after what its triggers saw was acted on (TR-2).
+fn end(session: &Arc<Recording>, request: Request) -> Result<()> {
+    let request = if trigger::may_pass(session) { trigger::act::pass(session, request) } else { Some(request) };
+    request.map_or(Ok(()), send)
+}
+
+/// Has the recording of a session ended. The answer comes by the channel that is returned.
+pub(crate) fn stop(session: &Arc<Recording>) -> Result<Receiver<Result<()>>> {
+    let (reply, answer) = channel();
+    end(session, Request::Stop(session.clone(), reply))?;
+    Ok(answer)
+}
+
+/// The same, and has it forgotten.
+pub(crate) fn forget(session: &Arc<Recording>) -> Result<Receiver<Result<()>>> {
+    let (reply, answer) = channel();
+    end(session, Request::Destroy(session.clone(), Some(reply)))?;
     Ok(answer)
 }
 
@@ -104,12 +128,10 @@ pub(crate) fn hurry() {
 
 /// Ends a session, and waits for that if `wait`.
 pub(crate) fn destroy(session: &Arc<Recording>, wait: bool) {
-    // The thread reports a failure of the output itself.
-    let _ = if wait {
-        request(|reply| Request::Destroy(session.clone(), Some(reply)))
-    } else {
-        send(Request::Destroy(session.clone(), None))
-    };
+    if let (Ok(answer), true) = (forget(session), wait) {
+        // The thread reports a failure of the output itself.
+        let _ = answer.recv();
+    }
 }
 
 /// At the end of the process: what is recorded is delivered, whoever still holds the sessions.
@@ -128,6 +150,8 @@ extern "C" fn stop_all() {
 /// Intervals between rounds.
 const SHORTEST: Duration = Duration::from_micros(500);
 const LONGEST: Duration = Duration::from_millis(100);
+/// The longest while there are triggers: so late they may be.
+const TRIGGERED: Duration = Duration::from_millis(5);
 /// What is committed is delivered at least so often.
 const PERIOD: Duration = Duration::from_secs(1);
 /// So long a probe that runs when a session is stopped may take to return.
@@ -176,6 +200,10 @@ impl Consumer {
                         let _ = reply.send(result);
                     }
                 }
+                Ok(Request::Follow(session, reply)) => {
+                    trigger::sources(&session).iter().filter(|s| s.is_recording()).for_each(|s| _ = s.round(true));
+                    let _ = reply.send(Ok(()));
+                }
                 Ok(Request::Hurry) => self.next_round = Instant::now(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -193,16 +221,24 @@ impl Consumer {
             self.next_cut = Instant::now() + PERIOD;
         }
         let mut fullness = 0;
-        for session in attach::sessions().iter().filter(|s| s.is_recording()) {
+        let mut longest = LONGEST;
+        for session in attach::recordings().iter().filter(|s| s.is_recording()) {
             session.tick(Instant::now());
-            fullness = fullness.max(session.round(cut).fullness);
+            let is_source = session.source().is_some();
+            if is_source {
+                longest = TRIGGERED;
+            }
+            fullness = fullness.max(session.round(cut || is_source).fullness);
+        }
+        if trigger::look_for_signals() {
+            longest = TRIGGERED;
         }
         self.interval = match fullness {
             64.. => self.interval / 4,
             16.. => self.interval / 2,
             _ => self.interval * 2,
         }
-        .clamp(SHORTEST, LONGEST);
+        .clamp(SHORTEST, longest);
         self.detach_panicked();
         self.reclaimer.round();
         if let Some(process) = process::get().filter(|_| Instant::now() >= self.next_refinement) {
@@ -249,6 +285,10 @@ impl Consumer {
 
     fn destroy(&mut self, session: Arc<Recording>) -> Result<()> {
         let result = self.stop(&session);
+        for source in trigger::take_all(&session) {
+            // What it lost is told with its trigger's firings.
+            let _ = self.destroy(source);
+        }
         attach::control().remove(&session);
         if session.is_held_elsewhere() {
             // Whoever consumes the rings drains and removes them, or they are recovered.

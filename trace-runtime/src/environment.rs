@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text    = "off" | "0" | "@" PATH | part { ";" part }
-//! part    = RULE | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
+//! part    = RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
 //!         | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
 //!         | "format" ( "ctf1.8" | "ctf2" )
 //! ```
@@ -183,6 +183,11 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
             }
             "overwrite" => {
                 builder = alone(builder.clone().overwrite())?;
+                false
+            }
+            "when" => {
+                // In its place, so that positions are those of the text.
+                builder = builder.trigger(&format!("{}{part}", " ".repeat(begin)));
                 false
             }
             "sensitive" => {

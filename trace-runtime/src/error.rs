@@ -76,6 +76,12 @@ pub(crate) enum Kind {
     NoFlightRecorder(String),
     #[error("the session `{0}` does not record; what it recorded is in its trace")]
     Delivered(String),
+    #[error("the session `{1}` has a trigger called `{0}` already; give this one another name, or remove that one")]
+    TriggerExists(String, String),
+    #[error("the session `{0}` has {1} triggers, which is the most that a session has; remove one")]
+    TooManyTriggers(String, usize),
+    #[error("the session `{session}` has no trigger called `{name}`; {}", there_are(.names))]
+    NoTrigger { name: String, session: String, names: Vec<String> },
     #[error("cannot recover {}: {why}", .path.display())]
     InUse { path: PathBuf, why: &'static str },
     #[error("{0} cannot be called from inside a probe: it would wait for that probe to end")]
@@ -88,6 +94,10 @@ pub(crate) enum Place<'e> {
     At(usize),
     /// Where this name stands.
     Name(&'e str),
+}
+
+fn there_are(names: &[String]) -> String {
+    if names.is_empty() { "it has none".to_owned() } else { format!("there are: {}", names.join(", ")) }
 }
 
 fn hint(near: &[String], unprobed: &Option<String>) -> String {
@@ -111,6 +121,14 @@ impl Error {
     /// An error about an expression or a key that begins at byte `offset` of the rules `text`.
     pub(crate) fn from_filter(error: trace_filter::Error, text: &str, offset: usize) -> Error {
         Kind::Rule(error.within(text, offset)).into()
+    }
+
+    /// The same error, where the rules begin at byte `offset` of `text`.
+    pub(crate) fn shifted(self, text: &str, offset: usize) -> Error {
+        match *self.0 {
+            Kind::Rule(error) => Kind::Rule(error.within(text, offset)).into(),
+            other => other.into(),
+        }
     }
 
     /// What is wrong with a rule, what to do about it, and where in its text.

@@ -23,6 +23,7 @@ use crate::rcu;
 use crate::report;
 use crate::storage;
 use crate::sys;
+use crate::trigger;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use trace_registry::sync::{AtomicBool, AtomicU32, Ordering};
@@ -55,6 +56,7 @@ pub(crate) fn renew() {
     rcu::renew();
     consumer::renew();
     agent::renew();
+    trigger::renew();
     init::renew();
     storage::close_inherited_sockets();
     own();

@@ -40,6 +40,7 @@ mod sys;
 pub mod test;
 mod threads;
 mod transfer;
+mod trigger;
 
 pub use builder::{Builder, Clock, set_memory_ceiling};
 pub use context::Context;
@@ -50,3 +51,4 @@ pub use session::{Recorder, Session};
 pub use snapshot::{Covered, Receipt};
 pub use statistics::{RuleState, Statistics};
 pub use trace_ctf::metadata::Format;
+pub use trigger::{Firing, Saved, TriggerState};

@@ -16,9 +16,11 @@ use crate::process::{self, Process};
 use crate::rcu::lock;
 use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement, Purpose};
 use crate::rule::Rule;
+use crate::snapshot::Receipt;
 use crate::statistics::{RuleState, Statistics};
 use crate::storage::Storage;
 use crate::sys;
+use crate::trigger::{Follower, Source, Trigger};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -44,6 +46,7 @@ pub(crate) struct Recording {
     pub(crate) path: Option<PathBuf>,
     pub(crate) warnings: Mutex<Vec<String>>,
     retired: Mutex<Retired>,
+    pub(crate) triggers: Mutex<Vec<Arc<Trigger>>>,
     pub(crate) memory: u64,
     announced: bool,
     /// What it was made as.
@@ -90,7 +93,7 @@ impl Recording {
             has_cid: Placement::MmCid.is_available(),
         })?;
         let memory = geometry.file_size();
-        let used: u64 = attach::sessions().iter().map(|s| s.memory).sum();
+        let used: u64 = attach::recordings().iter().map(|s| s.memory).sum();
         let ceiling = CEILING.load(Ordering::Relaxed);
         if used + memory > ceiling {
             return Err(Kind::Memory(format!(
@@ -113,7 +116,11 @@ impl Recording {
             header: if classes <= 31 { HeaderKind::Compact } else { HeaderKind::Large },
             placement,
         };
-        let (storage, warning) = Storage::create(&builder.name, memory)?;
+        let (storage, warning) = match builder.output {
+            // What a trigger has seen is worth nothing without the process.
+            Output::Trigger(_) => (Storage::without_a_name()?, None),
+            _ => Storage::create(&builder.name, memory)?,
+        };
         warnings.extend(warning);
         let mut storage = storage;
         let built = Self::build(process, builder, plan, geometry, &storage);
@@ -136,6 +143,7 @@ impl Recording {
             path,
             warnings: Mutex::new(warnings),
             retired: Mutex::default(),
+            triggers: Mutex::default(),
             memory,
             announced: builder.announced,
             builder: builder.clone(),
@@ -170,7 +178,7 @@ impl Recording {
         write_identity(&core, process, &uuid);
         let origin_ns = if plan.clock == ClockKind::None { 0 } else { process.clock.now_ns() };
         let path = match &builder.output {
-            Output::Print | Output::Elsewhere => None,
+            Output::Print | Output::Elsewhere | Output::Trigger(_) => None,
             Output::Directory(path) => Some(path.clone()),
             Output::Default => Some(default_path(&builder.name)),
         };
@@ -178,10 +186,11 @@ impl Recording {
         let origin = Origin::new(origin_ns, path.as_deref());
         let journal = Journal::new(journal, &storage.journal_path(), &trace, &origin)?;
         let is_elsewhere = matches!(builder.output, Output::Elsewhere);
-        let sink: Box<dyn Sink> = match &path {
-            None if is_elsewhere => Box::new(Elsewhere),
-            None => Box::new(Printer::new(&trace)?),
-            Some(path) => Box::new(Directory::create(path, &trace, builder.format, Some(origin_ns))?),
+        let sink: Box<dyn Sink> = match (&path, &builder.output) {
+            (None, Output::Elsewhere) => Box::new(Elsewhere),
+            (None, Output::Trigger(source)) => Box::new(Follower::new(source.clone(), &trace)?),
+            (None, _) => Box::new(Printer::new(&trace)?),
+            (Some(path), _) => Box::new(Directory::create(path, &trace, builder.format, Some(origin_ns))?),
         };
         let reader =
             core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
@@ -274,10 +283,14 @@ impl Recording {
                 let target = self.channel.target(id?, self.generation(), named.probe.least);
                 let rules = lock(&self.rules);
                 let rule = attach::deciding(&rules, named)?;
-                if !rule.is_conditional() {
-                    return Some(Conditional::always(target));
+                let conditional = match rule.is_conditional() {
+                    false => Conditional::always(target),
+                    true => rule.progress.as_ref()?.conditional(&*self.made(rule, named)?, target),
+                };
+                match self.source() {
+                    None => Some(conditional),
+                    Some(source) => source.on_path(named.probe.class?, &rule.progress.as_ref()?.counts, conditional),
                 }
-                Some(rule.progress.as_ref()?.conditional(&*self.made(rule, named)?, target))
             }
             Err(error) => {
                 if !error.is_class_too_large() {
@@ -420,6 +433,35 @@ impl Recording {
         matches!(self.builder.output, Output::Elsewhere)
     }
 
+    /// What of a trigger it is a source of, if it is no session.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        match &self.builder.output {
+            Output::Trigger(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Lets a channel go on that a trigger stopped, unless the session was stopped meanwhile.
+    pub(crate) fn thaw(&self) {
+        let mut control = attach::control();
+        if self.is_recording() {
+            self.generation.store(self.channel.core.generation(), Ordering::Relaxed);
+            control.publish(|p| self.wants(p));
+        }
+    }
+
+    /// The time from which nothing is missing in a snapshot that was just taken because it was overwritten. `None`: nothing was.
+    pub(crate) fn oldest(&self, receipt: &Receipt) -> Option<u64> {
+        let delivery = lock(&self.delivery);
+        let core = &self.channel.core;
+        let lapped = (0..core.geometry().buffers).filter(|buffer| core.buffer_losses(*buffer).overwritten > 0);
+        let begin = |buffer| {
+            let cpu = delivery.reader().cpu(buffer);
+            receipt.rings.iter().find(|ring| ring.cpu.is_some() && ring.cpu == cpu).map(|ring| ring.begin_ns)
+        };
+        lapped.filter_map(begin).max()
+    }
+
     pub(crate) fn failure(&self) -> Option<Error> {
         lock(&self.delivery).failure()
     }
@@ -439,12 +481,21 @@ impl Recording {
 
     /// Delivers what is ready; with `cut`, what is committed.
     pub(crate) fn round(&self, cut: bool) -> Round {
-        lock(&self.delivery).round(cut, self.now_ns())
+        let now_ns = self.now_ns();
+        let round = lock(&self.delivery).round(cut, now_ns);
+        if let Some(source) = self.source() {
+            source.delivered(now_ns);
+        }
+        round
     }
 
     /// Delivers everything. `quiet`: nobody writes to the rings any more.
     pub(crate) fn finish(&self, quiet: bool) {
-        lock(&self.delivery).finish(self.now_ns(), quiet);
+        let now_ns = self.now_ns();
+        lock(&self.delivery).finish(now_ns, quiet);
+        if let Some(source) = self.source() {
+            source.delivered(now_ns);
+        }
     }
 
     /// The trace directory, if it is to be told at the end of the process.

@@ -235,7 +235,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// The rules of `text`, none of them empty. Separators in strings and between parentheses belong to an expression.
-fn split(text: &str) -> Vec<Range<usize>> {
+pub(crate) fn split(text: &str) -> Vec<Range<usize>> {
     let mut rules = Vec::new();
     let (mut begin, mut open, mut quote, mut escaped, mut comment) = (0, 0u32, None, false, false);
     let mut end_rule = |range: Range<usize>| {

@@ -1,7 +1,7 @@
 //! Sessions: one recording each, with its own rules, rings, output and lifetime.
 
 use crate::builder::Builder;
-use crate::consumer::{self, Request};
+use crate::consumer;
 use crate::error::Result;
 use crate::process;
 use crate::rcu::lock;
@@ -9,6 +9,7 @@ use crate::recording::Recording;
 use crate::ring_buffer::HeaderKind;
 use crate::snapshot::{Receipt, Wanted};
 use crate::statistics::{RuleState, Statistics};
+use crate::trigger::{self, TriggerState};
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -79,7 +80,7 @@ impl Session {
     pub fn stop(&self) -> Result<Statistics> {
         self.recording.check_process()?;
         process::may_wait("`Session::stop`")?;
-        consumer::request(|reply| Request::Stop(self.recording.clone(), reply))?;
+        consumer::wait(consumer::stop(&self.recording)?)?;
         Ok(self.recording.statistics())
     }
 
@@ -113,6 +114,46 @@ impl Session {
     /// As for [`snapshot`](Self::snapshot).
     pub fn snapshot_last(&self, last: Duration, reason: &str) -> Result<Receipt> {
         self.recording.snapshot(Wanted { reason, last: Some(last), keep: self.recording.builder.keep })
+    }
+
+    /// Adds triggers: `when CONDITION then ACTIONS`, several separated by `;` or line ends. The
+    /// [grammar](https://github.com/ringtrace/ringtrace/blob/main/docs/triggers.md) is that of the command and of `RINGTRACE`.
+    ///
+    /// They hold until they are [removed](Self::remove_trigger) or the session ends; also while it is stopped. Each takes 1 MiB
+    /// of memory for each event that it names, within the process's ceiling. Returns their names.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), trace_runtime::Error> {
+    /// # use trace_runtime::Session;
+    /// let session = Session::builder("flight").enable("*").overwrite().start()?;
+    /// session.trigger("when latency(req:start, req:end by id) > 5ms then snapshot before 10s after 1s debounce 30s")?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_rule`](crate::Error::is_rule) for a wrong trigger, with the place in the text;
+    /// [`Error::is_memory`](crate::Error::is_memory) where the ceiling is too small. Those in front of the wrong one are added
+    /// only if all could be parsed.
+    pub fn trigger(&self, triggers: &str) -> Result<Vec<String>> {
+        trigger::add(&self.recording, triggers)
+    }
+
+    /// Removes a trigger. What it saw before is still acted on.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name.
+    pub fn remove_trigger(&self, name: &str) -> Result<()> {
+        trigger::remove(&self.recording, name)
+    }
+
+    /// Returns the triggers, with what each has done so far and the receipt of its last firing.
+    pub fn triggers(&self) -> Vec<TriggerState> {
+        if !self.recording.process.is_alive() {
+            return Vec::new();
+        }
+        trigger::states(&self.recording)
     }
 
     /// Returns the form of the record headers: compact where at most 31 classes matched when the session was made.

@@ -44,13 +44,18 @@ impl Storage {
                 Err(error) => why = crate::error::Chain(&error).to_string(),
             }
         }
+        let storage = Storage::without_a_name()?;
+        Ok((storage, Some(format!("the ring buffers have no name, so they do not outlive the process: {why}"))))
+    }
+
+    /// Creates files that do not outlive the process.
+    pub(crate) fn without_a_name() -> Result<Storage> {
         let anonymous = || {
             let flags = rustix::fs::MemfdFlags::CLOEXEC;
             let file = rustix::fs::memfd_create("ringtrace", flags).map_err(io::Error::from);
             file.and_then(|f| OwnFile::new(f.into())).map_err(|e| Error::io("cannot create ring buffers in", "memfd", e))
         };
-        let storage = Storage { rings: anonymous()?, journal: anonymous()?, directory: None };
-        Ok((storage, Some(format!("the ring buffers have no name, so they do not outlive the process: {why}"))))
+        Ok(Storage { rings: anonymous()?, journal: anonymous()?, directory: None })
     }
 
     /// The path of the ring file.

@@ -55,6 +55,8 @@ struct Session {
     name: String,
     #[serde(default)]
     rules: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    triggers: Vec<String>,
     #[serde(default)]
     overwrite: bool,
     memory: Option<Size>,
@@ -102,6 +104,7 @@ impl Session {
         Session {
             name: plan.session,
             rules: plan.rules,
+            triggers: plan.triggers,
             overwrite: plan.overwrite,
             memory: plan.memory.map(Size::of),
             sub_buffer: plan.sub_buffer.map(u64::from).map(Size::of),
@@ -126,6 +129,7 @@ impl Session {
         Ok(SessionPlan {
             session: self.name.clone(),
             rules: self.rules.clone(),
+            triggers: self.triggers.clone(),
             overwrite: self.overwrite,
             memory: size(&self.memory)?,
             sub_buffer: size(&self.sub_buffer)?.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),

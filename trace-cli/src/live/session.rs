@@ -66,6 +66,10 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
 
+    /// Trigger, such as 'when request if us > 5000 then snapshot before 10s'. May be repeated.
+    #[arg(short, long = "trigger", value_name = "TRIGGER")]
+    pub(super) triggers: Vec<String>,
+
     /// Keep the newest events when the rings are full (flight recorder), not the oldest.
     #[arg(long)]
     pub(super) overwrite: bool,
@@ -125,6 +129,7 @@ impl Options {
         Ok(SessionPlan {
             session: session.to_owned(),
             rules: rules.to_vec(),
+            triggers: self.triggers.clone(),
             overwrite: self.overwrite,
             memory: self.memory,
             sub_buffer: sub_buffer.map_err(|_| Failure::Wrong("a sub-buffer has at most 4M".to_owned()))?,

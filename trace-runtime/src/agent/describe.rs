@@ -7,6 +7,7 @@ use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::{HeaderKind, Mode};
 use crate::snapshot::{Covered, Receipt};
+use crate::trigger::{self, Firing, Saved, TriggerState};
 use std::time::Duration;
 use trace_control::protocol as words;
 use trace_registry::format::Type;
@@ -128,6 +129,7 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         cut: statistics.cut,
         filtered: statistics.filtered,
         limited: statistics.limited,
+        triggers: trigger::states(session).into_iter().map(|state| trigger_state(session, state)).collect(),
         warnings: lock(&session.warnings).clone(),
         failure: session.failure().map(|e| crate::error::Chain(&e).to_string()),
         plan: plan(session),
@@ -140,6 +142,7 @@ fn plan(session: &Recording) -> words::SessionPlan {
     words::SessionPlan {
         session: session.name.clone(),
         rules: session.rules(),
+        triggers: trigger::texts(session),
         overwrite: builder.overwrite,
         memory: Some(builder.memory),
         sub_buffer: builder.sub_buffer,
@@ -164,11 +167,44 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 /// What a snapshot holds.
-pub(super) fn receipt(recording: &Recording, receipt: Receipt) -> words::Receipt {
+pub(super) fn receipt(session: &str, receipt: Receipt) -> words::Receipt {
     let Receipt { path, reason, events, bytes, rings, overwritten, lost } = receipt;
     let covered = |c: &Covered| words::Covered { cpu: c.cpu, begin_ns: c.begin_ns, end_ns: c.end_ns, events: c.events };
     // The program may have another working directory than who reads this.
     let path = std::path::absolute(&path).unwrap_or(path);
     let rings = rings.iter().map(covered).collect();
-    words::Receipt { session: recording.name.clone(), path, reason, events, bytes, rings, overwritten, lost }
+    words::Receipt { session: session.to_owned(), path, reason, events, bytes, rings, overwritten, lost }
+}
+
+fn trigger_state(session: &Recording, state: TriggerState) -> words::TriggerState {
+    let TriggerState { name, trigger, fired, folded, lost, is_exhausted, last } = state;
+    let last = last.map(|last| firing(&session.name, last));
+    words::TriggerState { name, trigger, fired, folded, lost, exhausted: is_exhausted, last }
+}
+
+/// A firing of a trigger of `session`.
+pub(super) fn firing(session: &str, firing: Firing) -> words::Firing {
+    let describe = |saved: Saved| words::Saved {
+        complete: saved.is_complete(),
+        receipt: receipt(session, saved.receipt),
+        before_ns: saved.before_ns,
+        covered_before_ns: saved.covered_before_ns,
+        after_ns: saved.after_ns,
+        covered_after_ns: saved.covered_after_ns,
+        has_moment: saved.has_moment,
+    };
+    words::Firing {
+        session: firing.session,
+        trigger: firing.trigger,
+        number: firing.number,
+        at_ns: firing.at_ns,
+        time_ns: firing.time_ns,
+        what: firing.what,
+        message: firing.message,
+        delay_ns: firing.delay_ns,
+        lost: firing.lost,
+        frozen_ns: firing.frozen_ns,
+        saved: firing.saved.map(describe),
+        failures: firing.failures,
+    }
 }

@@ -5,13 +5,15 @@ use super::diagnose;
 use super::hits::Watched;
 use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, Clock};
-use crate::consumer::{self, Request as Wish};
+use crate::consumer;
 use crate::context::Context;
 use crate::error::{Chain, Error, Result};
+use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::session::Session;
 use crate::snapshot::{Receipt, Wanted};
 use crate::sys;
+use crate::trigger::{self, Firing};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -19,7 +21,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use trace_control::protocol::{
-    Changed, Diagnosis, Envelope, LONGEST_WATCH, Refusal, RefusalKind, Request, Rules, SessionPlan, SessionState, Snapshot,
+    Changed, Diagnosis, Envelope, Firings, LONGEST_WATCH, Refusal, RefusalKind, Request, Rules, SessionPlan, SessionState,
+    Snapshot, Triggered,
 };
 
 type Answered = std::result::Result<Value, Refusal>;
@@ -36,6 +39,8 @@ pub(super) enum Waiting {
     Consumer(Receiver<Result<()>>, Arc<Recording>),
     /// Events are counted.
     Watch(Watched, Instant),
+    /// A trigger notifies, after the firing of this number.
+    Firings(u64, Instant),
     /// A snapshot is written.
     Snapshot(Receiver<Result<Receipt>>, Arc<Recording>),
     /// Events are counted; what was found before comes in front.
@@ -55,11 +60,14 @@ impl Waiting {
                 }
             },
             Waiting::Snapshot(receiver, recording) => match receiver.try_recv() {
-                Ok(Ok(receipt)) => Ok(value(&describe::receipt(&recording, receipt))),
+                Ok(Ok(receipt)) => Ok(value(&describe::receipt(&recording.name, receipt))),
                 Ok(Err(error)) => Ok(Err(refusal(&error))),
                 Err(TryRecvError::Empty) => Err(Waiting::Snapshot(receiver, recording)),
                 Err(TryRecvError::Disconnected) => Ok(Err(Refusal::new(RefusalKind::Other, "the snapshot was not finished"))),
             },
+            Waiting::Firings(after, until) if trigger::last_firing() > after || Instant::now() >= until => {
+                Ok(value(&firings(after)))
+            }
             Waiting::Watch(watched, until) if Instant::now() >= until => Ok(value(&watched.hits())),
             Waiting::Why(watched, until, mut found) if Instant::now() >= until => {
                 diagnose::add_hits(&mut found, &watched.hits());
@@ -68,6 +76,13 @@ impl Waiting {
             waiting => Err(waiting),
         }
     }
+}
+
+fn firings(after: u64) -> Firings {
+    let found = trigger::firings_after(after);
+    let last = found.last().map_or(after, |(number, _)| *number);
+    let describe = |(_, firing): &(u64, Arc<Firing>)| describe::firing(&firing.session, Firing::clone(firing));
+    Firings { last, forgotten: last - after - found.len() as u64, firings: found.iter().map(describe).collect() }
 }
 
 fn value(answer: &impl Serialize) -> Answered {
@@ -143,12 +158,12 @@ impl Sessions {
             Request::Start(name) => {
                 find(&name.session).and_then(|s| s.start().map_err(|e| refusal(&e)).and_then(|()| value(&self.describe(&s))))
             }
-            Request::Stop(name) => return later(find(&name.session), Wish::Stop),
+            Request::Stop(name) => return later(find(&name.session), consumer::stop),
             Request::Destroy(name) => {
                 self.bound.remove(&name.session);
                 self.orphans.retain(|(orphan, _)| *orphan != name.session);
                 bound.retain(|bound| *bound != name.session);
-                return later(find(&name.session).and_then(destroyable), |s, reply| Wish::Destroy(s, Some(reply)));
+                return later(find(&name.session).and_then(destroyable), consumer::forget);
             }
             Request::Watch(watch) => match Watched::begin(&watch.rules) {
                 Ok(watched) => {
@@ -162,6 +177,22 @@ impl Sessions {
                 return find(&wanted.session)
                     .and_then(|session| snapshot(session, wanted))
                     .map_or_else(|refusal| Reply::Now(Err(refusal)), Reply::Later);
+            }
+            Request::Trigger(wanted) => find(&wanted.session).and_then(|session| {
+                let triggers = trigger::add(&session, &wanted.triggers).map_err(|e| refusal(&e))?;
+                value(&Triggered { session: session.name.clone(), triggers, warnings: lock(&session.warnings).clone() })
+            }),
+            Request::Untrigger(wanted) => find(&wanted.session).and_then(|session| {
+                trigger::remove(&session, &wanted.name).map_err(|e| refusal(&e))?;
+                value(&Triggered { session: session.name.clone(), triggers: vec![wanted.name.clone()], warnings: Vec::new() })
+            }),
+            Request::Firings(wanted) => {
+                // Whoever knows of more than there are knows another process.
+                let after = wanted.after.unwrap_or(u64::MAX).min(trigger::last_firing());
+                return Reply::Later(Waiting::Firings(
+                    after,
+                    Instant::now() + Duration::from_millis(wanted.ms.min(LONGEST_WATCH)),
+                ));
             }
             Request::Doctor => value(&diagnose::doctor()),
         };
@@ -225,10 +256,10 @@ fn destroyable(session: Arc<Recording>) -> std::result::Result<Arc<Recording>, R
 
 fn later(
     session: std::result::Result<Arc<Recording>, Refusal>,
-    wish: impl FnOnce(Arc<Recording>, std::sync::mpsc::Sender<Result<()>>) -> Wish,
+    wish: impl FnOnce(&Arc<Recording>) -> Result<Receiver<Result<()>>>,
 ) -> Reply {
     let asked = session.and_then(|session| {
-        let receiver = consumer::ask(|reply| wish(session.clone(), reply)).map_err(|e| refusal(&e))?;
+        let receiver = wish(&session).map_err(|e| refusal(&e))?;
         Ok(Waiting::Consumer(receiver, session))
     });
     asked.map_or_else(|refusal| Reply::Now(Err(refusal)), Reply::Later)
@@ -266,6 +297,9 @@ fn builder(plan: SessionPlan) -> std::result::Result<Builder, Refusal> {
     let mut builder = Session::builder(&plan.session);
     for rules in &plan.rules {
         builder = builder.enable(rules);
+    }
+    for triggers in &plan.triggers {
+        builder = builder.trigger(triggers);
     }
     if plan.overwrite {
         builder = builder.overwrite();

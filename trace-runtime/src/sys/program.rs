@@ -14,6 +14,16 @@ pub(crate) fn mark_thread_untraced() {
     }
 }
 
+/// Runs `work` as if the calling thread had not been marked.
+pub(crate) fn while_traced(work: impl FnOnce() -> bool) {
+    use trace_registry::sys::UNTRACED;
+    let Some(thread) = trace_registry::sys::thread() else { return };
+    // Relaxed: the thread's own word.
+    let before = thread.nesting.fetch_and(!UNTRACED, Ordering::Relaxed);
+    work();
+    thread.nesting.fetch_or(before & UNTRACED, Ordering::Relaxed);
+}
+
 /// Starts a detached thread in which every signal is blocked, so that the program's handlers never run there.
 pub(crate) fn spawn_with_signals_blocked(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
