@@ -123,23 +123,25 @@ fn a_snapshot_looks_forward_while_the_program_goes_on() {
     let _alone = alone();
     let directory = tempfile::tempdir().expect("a directory");
     let session = flight_recorder(directory.path(), 64 << 20, "when request if us > 5000 then snapshot before 5s after 50ms");
-    request(1, 9000);
     let begun = Instant::now();
-    let mut number = 0;
+    request(1, 9000);
+    // Those that came within the time, by a clock that was started before the event.
+    let (mut number, mut within) = (0_u64, 0);
     while session.triggers().remove(0).last.is_none() {
         noise(number);
         number += 1;
+        if begun.elapsed() < Duration::from_millis(50) {
+            within = number as usize;
+        }
         std::thread::sleep(Duration::from_micros(100));
     }
-    assert!(begun.elapsed() >= Duration::from_millis(49));
+    assert!(begun.elapsed() >= Duration::from_millis(50));
     let (_, firing) = fired(&session, 1);
     let (saved, contents) = saved(&firing);
-    assert!(saved.is_complete() || saved.covered_before_ns < 5_000_000_000, "{saved:?}");
-    assert!(saved.covered_after_ns >= 50_000_000, "{saved:?}");
+    assert!(saved.has_moment && saved.covered_after_ns >= 50_000_000, "{saved:?}");
     assert_eq!(contents.numbers("triggers:request", "id"), [1]);
-    let end = saved.receipt.rings.iter().map(|ring| ring.end_ns).max().expect("a ring");
-    assert!(end > firing.at_ns + 25_000_000, "the events after it are there: {firing:?}");
-    assert!(contents.counts["triggers:noise"] > 10);
+    let numbers = contents.numbers("triggers:noise", "number");
+    assert!(numbers.len() >= within && numbers.iter().copied().eq(0..numbers.len() as u64), "{within}: {numbers:?}");
 }
 
 #[test]
@@ -188,9 +190,9 @@ fn a_receipt_says_where_the_look_back_was_overwritten() {
     let directory = tempfile::tempdir().expect("a directory");
     let session = flight_recorder(directory.path(), 1 << 20, "when request if us > 5000 then snapshot before 1h");
     let load = Load::begin();
-    load.pass(1_000_000);
+    load.pass(200_000);
     request(1, 9000);
-    load.pass(1_000_000);
+    load.pass(200_000);
     drop(load);
     let (_, firing) = fired(&session, 1);
     let (saved, contents) = saved(&firing);
@@ -207,7 +209,7 @@ fn stop_keeps_what_led_to_it() {
     let load = Load::begin();
     load.pass(100_000);
     request(1, 9000);
-    load.pass(1_000_000);
+    load.pass(200_000);
     let (_, firing) = fired(&session, 1);
     drop(load);
     assert!(firing.failures.is_empty(), "{firing:?}");

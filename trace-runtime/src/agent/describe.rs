@@ -26,7 +26,7 @@ pub(super) fn process() -> words::Process {
         directory: std::env::current_dir().unwrap_or_default(),
         tracepoints: registry::tracepoints().len(),
         sessions: sessions.iter().map(|s| s.name.clone()).collect(),
-        memory: sessions.iter().map(|s| s.memory).sum(),
+        memory: attach::recordings().iter().map(|s| s.memory).sum(),
         memory_ceiling: CEILING.load(Ordering::Relaxed),
     }
 }
