@@ -3,7 +3,7 @@
 //! A child has the parent's memory and one of its threads: neither the agent nor the consumer, and locks that nobody may ever
 //! release. What belongs to the image is wiped or compared, so it runs no probe (PR-1). It becomes a process of its own, with
 //! agent, sessions and rings of its own, where
-//! - it calls [`init`](crate::init), or
+//! - it calls [`init`](crate::init()), or
 //! - a session of the parent [follows](crate::Builder::follow): then before fork(2) returns in it.
 //!
 //! # Invariants
