@@ -1,9 +1,9 @@
 //! Sites: tracepoints whose events have inferred fields. A traced function is one, and so are `event!` and `span!`.
 //!
 //! The macro knows the names of the fields, the compiler their types. So the macro declares a [`Site`] (name, gate, names),
-//! and the traced code hands its values to one cold emitter per site and kind of event, [`record`], which is generic over their
+//! and the traced code hands its values to one cold emitter per site and kind of event, [`record`](record()), which is generic over their
 //! types. The class of the event is made from those types at compile time. It is known before the first event: each emitter that
-//! is compiled puts the function that describes it into a linker section ([`sys::collect`]), where the [registry] finds it.
+//! is compiled puts the function that describes it into a linker section ([`collect`](crate::sys::collect)), where the [registry] finds it.
 //!
 //! | Room | Holds |
 //! | --- | --- |
@@ -14,7 +14,7 @@
 //!
 //! # Invariants
 //!
-//! - SI-1: In the list of a site's gate, an entry is told from the others by its [`identity`](record::identity), which stands
+//! - SI-1: In the list of a site's gate, an entry is told from the others by its `identity`, which stands
 //!   in place of a probe's function and is never called. One identity is one class: it is made from the kind of the event and from
 //!   the classes of all fields.
 //!
