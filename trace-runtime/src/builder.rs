@@ -89,6 +89,8 @@ pub struct Builder {
     pub(crate) bound: bool,
     /// Output of the first of a family whose children are followed.
     pub(crate) root: Option<PathBuf>,
+    /// Whether the session begins without the tracer's threads.
+    pub(crate) is_threadless: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -122,6 +124,7 @@ impl Builder {
             follow: false,
             bound: false,
             root: None,
+            is_threadless: false,
         }
     }
 
@@ -229,6 +232,12 @@ impl Builder {
         self
     }
 
+    /// The session begins without the tracer's threads: its rings are not consumed until they run.
+    pub(crate) fn threadless(mut self) -> Builder {
+        self.is_threadless = true;
+        self
+    }
+
     /// The session belongs to nobody in the program: the agent may end it.
     pub(crate) fn for_agent(mut self) -> Builder {
         self.is_agents = true;
@@ -266,7 +275,11 @@ impl Builder {
         if attach::recordings().iter().any(|s| s.name == self.name) {
             return Err(Kind::SessionExists(self.name).into());
         }
-        consumer::ensure_running()?;
+        if self.is_threadless {
+            consumer::run_at_exit();
+        } else {
+            consumer::ensure_running()?;
+        }
         let recording = Arc::new(Recording::create(process, &self, rules, warnings)?);
         if let Err(error) = recording.prepare(|p| recording.wants(p)) {
             recording.remove_files();
@@ -291,12 +304,14 @@ impl Builder {
 
 /// Makes the memory of the rings present, beyond what the session began with, without keeping anybody waiting.
 fn populate_the_rest(session: &Arc<Recording>) {
-    let session = session.clone();
-    // Without the thread, the first lap of each ring faults.
-    let _ = sys::spawn_with_signals_blocked("ringtrace-pages", move || {
+    let rest = session.clone();
+    let body = move || {
         sys::mark_thread_untraced();
-        session.channel.core.populate(u32::MAX);
-    });
+        rest.populate(true);
+    };
+    if session.builder.is_threadless || sys::spawn_with_signals_blocked("ringtrace-pages", body).is_err() {
+        session.populate(false);
+    }
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -189,10 +189,14 @@ macro_rules! with_config {
     }};
 }
 
+/// Bytes of rings that are allocated before a session records, which takes some 10 ms. The rest comes while it does, at a rate
+/// that writers do not reach.
+const AHEAD: u64 = 64 << 20;
+
 impl Plan {
-    /// Creates the ring buffers in `file`; buffer `i` serves the CPU (or concurrency ID) `indices[i]`.
+    /// Creates the ring buffers in `file`, of which [`AHEAD`] bytes have room at once; buffer `i` serves the CPU (or concurrency ID) `indices[i]`.
     pub(crate) fn create(self, file: &File, geometry: Geometry, indices: &[u32], clock: &'static Clock) -> io::Result<Arc<Core>> {
-        with_config!(self, C => Core::create::<C>(file, geometry, indices, clock))
+        with_config!(self, C => Core::create::<C>(file, geometry, indices, clock, AHEAD))
     }
 
     /// How a channel takes the events of a class: by the sequences' own functions wherever they do all there is to do.

@@ -23,7 +23,7 @@ use crate::trigger;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use trace_registry::sync::{AtomicU32, Ordering};
+use trace_registry::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// What other threads ask of the consumer's.
 pub(crate) enum Request {
@@ -67,9 +67,18 @@ pub(crate) fn ensure_running() -> Result<()> {
         sys::spawn_with_signals_blocked("ringtrace", body)
             .map_err(|e| Error::io("cannot start the consumer's thread of", "this process", e))?;
         *requests = Some(sender);
-        sys::at_exit(stop_all);
+        run_at_exit();
     }
     Ok(())
+}
+
+/// Delivers all at the end of the process, by the thread, which is started then if it does not run.
+pub(crate) fn run_at_exit() {
+    static IS_SET: AtomicBool = AtomicBool::new(false);
+    // Relaxed: it decides only who calls. A forked child has its parent's handlers.
+    if !IS_SET.swap(true, Ordering::Relaxed) {
+        sys::at_exit(stop_all);
+    }
 }
 
 /// If the thread ends, which only a bug makes it do, nothing is recorded any more, rather than recorded for nobody.
@@ -139,7 +148,11 @@ extern "C" fn stop_all() {
     if follow::is_child() || process::get().is_none() || process::may_wait("").is_err() {
         return; // a forked child, or a probe that ended the process: the rings stay for `ringtrace recover`
     }
-    for session in attach::sessions().iter() {
+    let sessions = attach::sessions();
+    if !sessions.is_empty() && ensure_running().is_err() {
+        return; // the rings stay for `ringtrace recover`
+    }
+    for session in sessions.iter() {
         destroy(session, true);
         if let Some(path) = session.announced_path() {
             report::say(format_args!("{} in {}", session.statistics(), path.display()));

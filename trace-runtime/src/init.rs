@@ -16,6 +16,7 @@ static HAS_AGENT: AtomicBool = AtomicBool::new(false);
 /// Lets the next call do something again; for a forked child.
 pub(crate) fn renew() {
     ONCE.renew();
+    LACKS_THREADS.store(false, Ordering::Relaxed);
 }
 
 /// Starts what the environment variable `RINGTRACE` asks for.
@@ -41,6 +42,40 @@ pub(crate) fn renew() {
 /// trace_runtime::init();
 /// ```
 pub fn init() {
+    begin_once(false);
+    if LACKS_THREADS.swap(false, Ordering::Relaxed) {
+        start_threads();
+    }
+}
+
+/// The same as [`init`], without starting a thread: for programs that have to have one thread for a while, as before
+/// `unshare(CLONE_NEWUSER)` or `setns`.
+///
+/// What `RINGTRACE` asks for is recorded from now on, into rings of which all memory is made present before this returns. Nobody
+/// consumes them, the program cannot be controlled, and rules with a time or a rate are not looked after, until the program calls
+/// [`init`] or starts a session; at the end of the process all is delivered.
+///
+/// ```
+/// trace_runtime::init_without_threads();
+/// // unshare(CLONE_NEWUSER | CLONE_NEWPID), …
+/// trace_runtime::init();
+/// ```
+pub fn init_without_threads() {
+    begin_once(true);
+}
+
+/// What [`init_without_threads`] left to be done.
+static LACKS_THREADS: AtomicBool = AtomicBool::new(false);
+
+fn start_threads() {
+    let _ = agent::start(report_agent, Vec::new());
+    if !crate::attach::sessions().is_empty() {
+        // Where that fails, it is tried again at the end of the process.
+        let _ = crate::consumer::ensure_running();
+    }
+}
+
+fn begin_once(is_threadless: bool) {
     if follow::is_child() {
         follow::renew();
     }
@@ -55,9 +90,13 @@ pub fn init() {
         }
         // Without the agent the environment is obeyed all the same.
         HAS_AGENT.store(true, Ordering::Relaxed);
-        let _ = agent::start(report_agent, Vec::new());
+        if is_threadless {
+            LACKS_THREADS.store(true, Ordering::Relaxed);
+        } else {
+            let _ = agent::start(report_agent, Vec::new());
+        }
         match wish {
-            Ok(Some(Wish::Begin(plan))) => begin(*plan),
+            Ok(Some(Wish::Begin(plan))) => begin(*plan, is_threadless),
             Ok(_) => {}
             Err(trouble) => report::say(format_args!("RINGTRACE: {trouble}\n  nothing is recorded")),
         }
@@ -86,8 +125,9 @@ fn report_agent(error: &std::io::Error) {
 }
 
 /// Starts the session that the environment asks for.
-fn begin(plan: Plan) {
-    match plan.builder.announced(!plan.is_printed).begin() {
+fn begin(plan: Plan, is_threadless: bool) {
+    let builder = plan.builder.clone().announced(!plan.is_printed);
+    match if is_threadless { builder.threadless() } else { builder }.begin() {
         // It ends with the process, or when somebody ends it from outside.
         Ok(recording) => {
             for warning in lock(&recording.warnings).iter() {

@@ -45,7 +45,7 @@ mod trigger;
 pub use builder::{Builder, Clock, set_memory_ceiling};
 pub use context::Context;
 pub use error::{Error, Result};
-pub use init::init;
+pub use init::{init, init_without_threads};
 pub use ring_buffer::Losses;
 pub use session::{Recorder, Session};
 pub use snapshot::{Covered, Receipt};

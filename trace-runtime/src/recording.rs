@@ -23,7 +23,7 @@ use crate::sys;
 use crate::trigger::{Follower, Source, Trigger};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trace_ctf::schema as ctf;
 use trace_registry::Level;
 use trace_registry::condition::{Conditional, FILTERED, LIMITED};
@@ -505,6 +505,32 @@ impl Recording {
 
     pub(crate) fn remove_files(&self) {
         lock(&self.storage).remove();
+    }
+
+    /// Makes all memory of the rings present, so that the first lap does not fault; allocates what is not yet.
+    /// With `patient`, tries again where there is no room.
+    pub(crate) fn populate(&self, patient: bool) {
+        self.channel.core.populate(u32::MAX);
+        loop {
+            let more = lock(&self.storage).rings.file().and_then(|file| self.channel.core.allocate_more(file));
+            match more {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    // The room that was there when the session began is another's now; it may come back.
+                    self.warn(format!(
+                        "the rings have not got all their memory yet, and events are lost as if they were full: {error}"
+                    ));
+                    if !patient {
+                        return;
+                    }
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+            if !attach::sessions().iter().any(|session| std::ptr::eq(&**session, self)) {
+                return; // destroyed
+            }
+        }
     }
 
     /// Bytes of memory that the rings take at the moment.

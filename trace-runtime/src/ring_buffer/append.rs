@@ -290,6 +290,10 @@ fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>,
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed); // RB-7: of sub-buffers that are closed
     // Descriptors count from 1, so the one before tells this one's number counted from 0.
     let sequence = load(&before.sequence);
+    let allocated = core.allocated();
+    if allocated != u32::MAX && sequence >= u64::from(allocated) {
+        return None; // RB-11
+    }
     if C::MODE == Mode::Discard && !is_mutated!(consumed_ignored) {
         // Acquire: the reader has finished with the bytes that are about to be written. Pairs with the Release store in
         // `Reader::consume`.

@@ -60,7 +60,7 @@ impl<C: Config> Channel<C> {
     ///
     /// As for [`Core::create`].
     pub fn create(file: File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Channel<C>> {
-        let core = Core::create::<C>(&file, geometry, cpus, clock)?;
+        let core = Core::create::<C>(&file, geometry, cpus, clock, u64::MAX)?;
         core.populate(2);
         Ok(Channel { core, file, config: PhantomData })
     }
@@ -146,4 +146,42 @@ fn anonymous_file() -> io::Result<File> {
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(path)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClockKind, HeaderKind, Mode, Placement};
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[derive(Debug)]
+    struct Small;
+
+    impl Config for Small {
+        const MODE: Mode = Mode::Discard;
+        const CLOCK: ClockKind = ClockKind::Os;
+        const HEADER: HeaderKind = HeaderKind::Large;
+        const PLACEMENT: Placement = Placement::Cpu;
+    }
+
+    #[test]
+    fn a_ring_ends_where_its_file_has_no_room_yet() {
+        let cpus: Vec<u32> = (0..u32::try_from(super::super::core::configured_cpus()).unwrap_or(1)).collect();
+        let geometry = Geometry { buffers: cpus.len() as u32, sub_buffer: 4096, sub_buffers: 4096, fallback: 0 };
+        let file = anonymous_file().expect("a file");
+        let core = Core::create::<Small>(&file, geometry, &cpus, Clock::process(), 0).expect("a core");
+        if !super::super::core::is_registered::<Small>() {
+            return; // everything would go to the fallback region
+        }
+        let channel: Channel<Small> = Channel { core, file, config: PhantomData };
+        let fill = || (0..u32::MAX).take_while(|_| channel.record(1, &[&[7; 100]]) == Outcome::Recorded).count();
+        let blocks = || channel.file.metadata().expect("the file").blocks() * 512;
+        let before = fill();
+        assert!((50..80 * cpus.len()).contains(&before) && blocks() < geometry.file_size() / 4, "{before}");
+        while channel.core.allocate_more(&channel.file).expect("room") {}
+        assert!(!channel.core.allocate_more(&channel.file).expect("nothing to do"));
+        assert!(fill() > 4094 * 30 && blocks() >= geometry.file_size());
+        // Each that was refused is counted.
+        assert_eq!(channel.core.losses().full, 2);
+    }
 }

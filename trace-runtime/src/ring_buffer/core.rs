@@ -45,6 +45,8 @@ pub struct Core {
     generation: WipedWord,
     clock: &'static Clock,
     key: u64,
+    /// Sub-buffers of each ring that have room in the file; all: `u32::MAX`.
+    allocated: AtomicU32,
     /// Whether a reader consumes, or a packet of one that did still exists.
     pub(super) is_consumed: Arc<AtomicBool>,
 }
@@ -55,17 +57,25 @@ unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
 
-/// Reserves room in the file: a later store to the mapping must not find the file system full (SIGBUS).
-fn allocate(file: &File, len: u64) -> io::Result<()> {
+/// Gives the file its length, and checks that there is room for all of it.
+fn extend(file: &File, len: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| len > limit) {
         // Growing the file would raise SIGXFSZ.
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than the limit on file sizes (RLIMIT_FSIZE)"));
     }
-    file.set_len(len)?;
+    let free = rustix::fs::fstatvfs(file).ok().filter(|fs| fs.f_blocks > 0).map(|fs| fs.f_bavail * fs.f_frsize);
+    if free.is_some_and(|free| len > free) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.set_len(len)
+}
+
+/// Reserves room in the file: a later store to the mapping must not find the file system full (SIGBUS).
+fn allocate(file: &File, from: u64, len: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     loop {
-        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), from, len) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => break,
@@ -73,10 +83,33 @@ fn allocate(file: &File, len: u64) -> io::Result<()> {
         }
     }
     let zeroes = vec![0; 1 << 20];
-    let mut at = 0;
-    while at < len {
-        let n = zeroes.len().min(usize::try_from(len - at).unwrap_or(usize::MAX));
+    let mut at = from;
+    while at < from + len {
+        let n = zeroes.len().min(usize::try_from(from + len - at).unwrap_or(usize::MAX));
         rustix::io::pwrite(file, &zeroes[..n], at).map(|written| at += written as u64)?;
+    }
+    Ok(())
+}
+
+/// Bytes of each ring that are allocated at once.
+const CHUNK: u32 = 8 << 20;
+
+/// Allocates the sub-buffers below `to` of all buffers: from the beginning of the file's parts, or from sub-buffer `from`.
+fn allocate_buffers(file: &File, layout: &Layout, from: Option<u32>, to: u32) -> io::Result<()> {
+    let geometry = &layout.geometry;
+    if from.is_none() && to >= geometry.sub_buffers {
+        return allocate(file, 0, layout.file_size());
+    }
+    let bytes = |sub_buffers: u32| layout.data + u64::from(sub_buffers) * u64::from(geometry.sub_buffer);
+    for index in 0..geometry.buffers {
+        let (buffer, begin) = (layout.buffer(index), from.map_or(0, bytes));
+        allocate(file, buffer + begin, bytes(to) - begin)?;
+    }
+    if from.is_none() {
+        allocate(file, 0, layout.buffer(0))?;
+        if geometry.fallback > 0 {
+            allocate(file, layout.fallback(), layout.file_size() - layout.fallback())?;
+        }
     }
     Ok(())
 }
@@ -85,13 +118,21 @@ impl Core {
     /// Creates the buffers of a channel in `file`, which must be new or may be overwritten. Buffer `i` serves the CPU (or the
     /// concurrency ID) `cpus[i]`; further buffers are spare, for [`add_cpu`](Self::add_cpu).
     ///
-    /// The whole file is allocated, but no page is touched beyond the control pages; see [`populate`](Self::populate).
+    /// The whole file is allocated, but no page is touched beyond the control pages; see [`populate`](Self::populate). Beyond
+    /// `ahead` bytes only when [`allocate_more`](Self::allocate_more) is called; until then a ring ends there, and events beyond
+    /// are lost as if it were full.
     ///
     /// # Errors
     ///
     /// A geometry that does not [check](Geometry::check), more CPUs than buffers, a counter clock where there is none, or
     /// concurrency IDs where the kernel has none (`Unsupported`); no room in the file system; no memory.
-    pub fn create<C: Config>(file: &File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Arc<Core>> {
+    pub fn create<C: Config>(
+        file: &File,
+        geometry: Geometry,
+        cpus: &[u32],
+        clock: &'static Clock,
+        ahead: u64,
+    ) -> io::Result<Arc<Core>> {
         geometry.check()?;
         if cpus.len() > geometry.buffers as usize {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more CPUs than ring buffers"));
@@ -104,7 +145,11 @@ impl Core {
         }
         trace_registry::sys::init();
         let layout = Layout::new(geometry);
-        allocate(file, layout.file_size())?;
+        extend(file, layout.file_size())?;
+        let share = ahead / u64::from(geometry.buffers.max(1)) / u64::from(geometry.sub_buffer);
+        let ready = u32::try_from(share.max(2)).unwrap_or(u32::MAX);
+        let allocated = if ahead >= layout.file_size() || ready >= geometry.sub_buffers { u32::MAX } else { ready };
+        allocate_buffers(file, &layout, None, allocated)?;
         let mapping = Arc::new(Mapping::new(file, layout.file_size(), true)?);
         let key = u64::from_ne_bytes(crate::sys::random());
         let settings = Settings::of::<C>();
@@ -135,6 +180,7 @@ impl Core {
             generation,
             clock,
             key,
+            allocated: AtomicU32::new(allocated),
             is_consumed: Arc::default(),
         };
         let core = Arc::new(core);
@@ -177,7 +223,7 @@ impl Core {
     /// present, so that events do not fault (2.4 µs for each page).
     pub fn populate(&self, first_sub_buffers: u32) {
         let geometry = &self.layout.geometry;
-        let ring = u64::from(first_sub_buffers.min(geometry.sub_buffers)) * u64::from(geometry.sub_buffer);
+        let ring = u64::from(first_sub_buffers.min(geometry.sub_buffers).min(self.allocated())) * u64::from(geometry.sub_buffer);
         for index in 0..self.served.load(Ordering::Relaxed) {
             self.mapping.populate(self.layout.buffer(index), (self.layout.data + ring) as usize);
         }
@@ -185,6 +231,39 @@ impl Core {
             let ring = ring.min(u64::from(geometry.fallback));
             self.mapping.populate(self.layout.fallback(), (Layout::FALLBACK_DATA + ring) as usize);
         }
+    }
+
+    /// Allocates, and makes present, a further part of each ring in the file that the core was created with. Returns whether there
+    /// is more to do.
+    ///
+    /// To be called by one thread at a time.
+    ///
+    /// # Errors
+    ///
+    /// The file system is full. It may be tried again.
+    pub fn allocate_more(&self, file: &File) -> io::Result<bool> {
+        let (geometry, done) = (&self.layout.geometry, self.allocated());
+        if done >= geometry.sub_buffers {
+            return Ok(false);
+        }
+        let next = done.saturating_add((CHUNK / geometry.sub_buffer).max(1)).min(geometry.sub_buffers);
+        allocate_buffers(file, &self.layout, Some(done), next)?;
+        let (from, to) = [done, next].map(|n| u64::from(n) * u64::from(geometry.sub_buffer)).into();
+        for index in 0..self.served.load(Ordering::Relaxed) {
+            self.mapping.populate(self.layout.buffer(index) + self.layout.data + from, (to - from) as usize);
+        }
+        // Release: orders the allocation. Pairs with the Acquire load in `allocated`.
+        self.allocated.store(if next == geometry.sub_buffers { u32::MAX } else { next }, Ordering::Release);
+        Ok(next < geometry.sub_buffers)
+    }
+
+    /// How many sub-buffers of each ring may be written to; `u32::MAX`: all.
+    #[inline]
+    pub(super) fn allocated(&self) -> u32 {
+        // Acquire: pairs with the Release store in `allocate_more`.
+        //  - If this sees a number, so many sub-buffers have room in the file.
+        //  - If it sees an older one, the event is lost as if the ring were full.
+        self.allocated.load(Ordering::Acquire)
     }
 
     /// Returns the generation for which appends are accepted; 0 in a forked child.
@@ -371,7 +450,7 @@ fn no_buffer() -> *mut u8 {
 #[repr(align(64))]
 struct AlignedControl(#[expect(dead_code, reason = "reached by address")] [AtomicU64; size_of::<Control>() / 8]);
 
-fn configured_cpus() -> usize {
+pub(super) fn configured_cpus() -> usize {
     // SAFETY: sysconf(3) touches no memory of ours.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(0)
 }
