@@ -405,7 +405,12 @@ pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 impl core::fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_char('"')?;
-        for char in self.0.chars() {
+        let mut rest = self.0;
+        // What stands for itself is written as it is, as long as it is.
+        while let Some(at) = rest.find(|char: char| char.is_ascii_control() || matches!(char, '"' | '\\')) {
+            f.write_str(&rest[..at])?;
+            let char = char::from(rest.as_bytes()[at]);
+            rest = &rest[at + 1..];
             match char {
                 '"' => f.write_str("\\\"")?,
                 '\\' => f.write_str("\\\\")?,
@@ -413,10 +418,10 @@ impl core::fmt::Display for Quoted<'_> {
                 // Readers hold strings with a final NUL.
                 '\0' => f.write_char(char::REPLACEMENT_CHARACTER)?,
                 // Always three digits, so that what follows is never taken for one.
-                '\u{1}'..='\u{1f}' | '\u{7f}' => write!(f, "\\{:03o}", char as u32)?,
-                _ => f.write_char(char)?,
+                _ => write!(f, "\\{:03o}", char as u32)?,
             }
         }
+        f.write_str(rest)?;
         f.write_char('"')
     }
 }

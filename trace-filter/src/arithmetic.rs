@@ -78,6 +78,35 @@ pub(crate) fn calculate(calculation: Calculation, left: Value<'_>, right: Value<
 }
 
 fn integers(calculation: Calculation, a: i128, b: i128) -> Option<i128> {
+    // Calculations of 128 bits take several times as long as of 64, which nearly always do.
+    if let (Ok(a), Ok(b)) = (i64::try_from(a), i64::try_from(b)) {
+        if let Some(result) = narrow(calculation, a, b) {
+            return Some(result.into());
+        }
+    }
+    wide(calculation, a, b)
+}
+
+/// The result where 64 bits are enough for it; `None`: it may have one all the same.
+#[inline]
+fn narrow(calculation: Calculation, a: i64, b: i64) -> Option<i64> {
+    let shift = || u32::try_from(b).ok().filter(|bits| *bits < i64::BITS);
+    match calculation {
+        Calculation::BitOr => Some(a | b),
+        Calculation::BitXor => Some(a ^ b),
+        Calculation::BitAnd => Some(a & b),
+        Calculation::ShiftLeft => shift().map(|bits| (a << bits, bits)).filter(|(c, bits)| c >> bits == a).map(|(c, _)| c),
+        Calculation::ShiftRight => shift().map(|bits| a >> bits),
+        Calculation::Add => a.checked_add(b),
+        Calculation::Subtract => a.checked_sub(b),
+        Calculation::Multiply => a.checked_mul(b),
+        Calculation::Divide => a.checked_div(b),
+        Calculation::Remainder => a.checked_rem(b),
+    }
+}
+
+#[cold]
+fn wide(calculation: Calculation, a: i128, b: i128) -> Option<i128> {
     let shift = || u32::try_from(b).ok().filter(|bits| *bits < i128::BITS);
     match calculation {
         Calculation::BitOr => Some(a | b),
@@ -88,15 +117,8 @@ fn integers(calculation: Calculation, a: i128, b: i128) -> Option<i128> {
         Calculation::Add => a.checked_add(b),
         Calculation::Subtract => a.checked_sub(b),
         Calculation::Multiply => a.checked_mul(b),
-        // Division of 128 bits takes several times as long as one of 64, which nearly always does.
-        Calculation::Divide => match (i64::try_from(a), i64::try_from(b)) {
-            (Ok(a), Ok(b)) if b > 0 => a.checked_div(b).map(i128::from),
-            _ => a.checked_div(b),
-        },
-        Calculation::Remainder => match (i64::try_from(a), i64::try_from(b)) {
-            (Ok(a), Ok(b)) if b > 0 => a.checked_rem(b).map(i128::from),
-            _ => a.checked_rem(b),
-        },
+        Calculation::Divide => a.checked_div(b),
+        Calculation::Remainder => a.checked_rem(b),
     }
 }
 
@@ -138,6 +160,29 @@ mod tests {
         assert_eq!(order(i128::MIN, f64::NEG_INFINITY), Some(Ordering::Greater));
         assert_eq!(order(i128::MIN, -1.701_411_834_604_692_3e38), Some(Ordering::Equal));
         assert_eq!(order(0, f64::NAN), None);
+    }
+
+    #[test]
+    fn sixty_four_bits_say_what_128_say() {
+        let values =
+            [i64::MIN, i64::MIN + 1, -65, -2, -1, 0, 1, 2, 3, 31, 32, 62, 63, 64, 127, 128, 1 << 40, i64::MAX - 1, i64::MAX];
+        for calculation in [
+            Calculation::BitOr,
+            Calculation::BitXor,
+            Calculation::BitAnd,
+            Calculation::ShiftLeft,
+            Calculation::ShiftRight,
+            Calculation::Add,
+            Calculation::Subtract,
+            Calculation::Multiply,
+            Calculation::Divide,
+            Calculation::Remainder,
+        ] {
+            for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
+                let (a, b) = (i128::from(a), i128::from(b));
+                assert_eq!(integers(calculation, a, b), wide(calculation, a, b), "{calculation:?} {a} {b}");
+            }
+        }
     }
 
     #[test]

@@ -77,34 +77,36 @@ impl Journal {
     pub(crate) fn new(file: File, path: &Path, trace: &ctf::Trace, origin: &Origin) -> Result<Journal> {
         let file = OwnFile::new(file).map_err(|e| Error::io("cannot use", path, e))?;
         let mut journal = Journal { file: Appended::new(file), path: path.to_owned() };
-        let frames = [(TRACE, serde_json::to_vec(trace)), (ORIGIN, serde_json::to_vec(origin))];
-        journal.append(frames.into_iter())?; // JR-3
+        journal.append(|frames| frame(frames, TRACE, trace).and_then(|()| frame(frames, ORIGIN, origin)))?; // JR-3
         Ok(journal)
     }
 
     pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
-        self.append(classes.iter().map(|class| (EVENT, serde_json::to_vec(class))))
+        self.append(|frames| classes.iter().try_for_each(|class| frame(frames, EVENT, class)))
     }
 
-    fn append(&mut self, payloads: impl Iterator<Item = (u32, serde_json::Result<Vec<u8>>)>) -> Result<()> {
-        let frames: serde_json::Result<Vec<Vec<u8>>> = payloads.map(|(kind, p)| Ok(frame(kind, &p?))).collect();
-        let result = frames.map_err(io::Error::from).and_then(|frames| self.file.append(&frames.concat()));
+    /// Frames are written together, so that a kill leaves at most one partial frame at the end.
+    fn append(&mut self, make: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> Result<()> {
+        let mut frames = Vec::new();
+        let result = make(&mut frames).map_err(io::Error::from).and_then(|()| self.file.append(&frames));
         result.map_err(|source| Kind::Output { path: self.path.clone(), source }.into())
     }
 }
 
-/// Frames are written together, so that a kill leaves at most one partial frame at the end.
-fn frame(kind: u32, payload: &[u8]) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(HEADER + payload.len());
-    frame.extend_from_slice(&MAGIC);
-    frame.extend_from_slice(&kind.to_le_bytes());
-    frame.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
+/// Adds a frame. Thousands are made at once, so none is a piece of memory of its own.
+fn frame(frames: &mut Vec<u8>, kind: u32, payload: &impl Serialize) -> serde_json::Result<()> {
+    let begin = frames.len();
+    frames.extend_from_slice(&MAGIC);
+    frames.extend_from_slice(&kind.to_le_bytes());
+    frames.extend_from_slice(&[0; HEADER - 8]);
+    serde_json::to_writer(&mut *frames, payload)?;
+    let length = u32::try_from(frames.len() - begin - HEADER).unwrap_or(u32::MAX);
+    frames[begin + 8..begin + 12].copy_from_slice(&length.to_le_bytes());
     let mut checksum = crc32fast::Hasher::new();
-    checksum.update(&frame[4..]);
-    checksum.update(payload);
-    frame.extend_from_slice(&checksum.finalize().to_le_bytes());
-    frame.extend_from_slice(payload);
-    frame
+    checksum.update(&frames[begin + 4..begin + 12]);
+    checksum.update(&frames[begin + HEADER..]);
+    frames[begin + 12..begin + HEADER].copy_from_slice(&checksum.finalize().to_le_bytes());
+    Ok(())
 }
 
 /// Reads a journal. `None`: its process ended before it recorded anything (JR-3).
@@ -166,10 +168,15 @@ mod tests {
 
     #[test]
     fn frames_end_at_the_first_that_is_not_whole() {
-        let (a, b) = (frame(1, b"first"), frame(2, b"second"));
+        let one = |kind, text: &str| {
+            let mut bytes = Vec::new();
+            frame(&mut bytes, kind, &text).expect("JSON");
+            bytes
+        };
+        let (a, b) = (one(1, "first"), one(2, "second"));
         let whole = [a.clone(), b.clone()].concat();
         let kinds = |bytes: &[u8]| Frames { rest: bytes }.map(|(k, p)| (k, p.to_vec())).collect::<Vec<_>>();
-        assert_eq!(kinds(&whole), [(1, b"first".to_vec()), (2, b"second".to_vec())]);
+        assert_eq!(kinds(&whole), [(1, b"\"first\"".to_vec()), (2, b"\"second\"".to_vec())]);
         for cut in a.len()..whole.len() {
             assert_eq!(kinds(&whole[..cut]).len(), 1);
         }

@@ -104,17 +104,23 @@ impl Program {
     /// The same, with this environment.
     pub fn start_with(place: &Place, name: &str, environment: &[(&str, &str)]) -> Program {
         let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));
-        command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, name);
         command.envs(environment.iter().copied());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
-        let (input, output) = (child.stdin.take(), child.stdout.take().expect("its output"));
-        let mut program = Program { child, input, output: BufReader::new(output) };
-        program.expect("ready");
+        let program = Program::spawn(command, name);
         // `init()` waits for nothing, so the agent may come later.
         let answers = |image: &Image| image.name.pid == program.pid() && image.connect().is_ok();
         if !environment.contains(&("RINGTRACE", "off")) {
             eventually("the agent answers", || images(&place.runtime()).expect("the base").iter().any(answers));
         }
+        program
+    }
+
+    /// Starts it by `command`, which runs this test binary with the arguments that follow. It must say `ready`.
+    pub fn spawn(mut command: Command, name: &str) -> Program {
+        command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, name);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let (input, output) = (child.stdin.take(), child.stdout.take().expect("its output"));
+        let mut program = Program { child, input, output: BufReader::new(output) };
+        program.expect("ready");
         program
     }
 

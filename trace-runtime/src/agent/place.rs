@@ -112,9 +112,8 @@ impl Place {
                 // Nobody waits; or there are no descriptors, until some connection ends.
                 Err(_) => return None,
             };
-            let peer = rustix::net::sockopt::socket_peercred(&socket).ok();
-            let user = rustix::process::geteuid();
-            if peer.is_some_and(|p| p.uid == user || p.uid.is_root()) {
+            let user = rustix::process::geteuid().as_raw();
+            if sys::peer_uid(&socket).is_some_and(|peer| peer == user || peer == 0) {
                 return OwnFile::socket(File::from(socket)).ok();
             }
         }
