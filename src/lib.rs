@@ -19,6 +19,7 @@
 //! | Feature | Default | Adds |
 //! | --- | --- | --- |
 //! | `runtime` | yes | sessions, ring buffers, [`init`] |
+//! | `tokio` | no | `tokio_task`: the ID of tokio's tasks as a context field |
 //! | `auto` | no | reads `RINGTRACE` before `main`, without a call of `init` |
 //!
 //! Libraries and probe crates depend on ringtrace with `default-features = false`: macros, gate and registry, `no_std`. The
@@ -30,7 +31,9 @@
 //! Everything else is for ordinary code. A child made by `vfork` or `clone(CLONE_VM)` must not trace.
 #![cfg_attr(not(feature = "runtime"), no_std)]
 
-pub use trace_macros::{Event, Field, event, probe, span, tracepoint};
+pub use trace_macros::{Event, Field, event, probe, span, state_dump, tracepoint};
+pub use trace_registry::field::Extra;
+pub use trace_registry::state_dump::StateDump;
 pub use trace_registry::{
     AttachGuard, DetachError, Event, EventClass, Field, FieldClass, Glob, Level, Name, ProbeDescriptor, ProbeOutput, Tracepoint,
     TracepointDescriptor,
@@ -53,8 +56,10 @@ pub mod __private {
     pub use trace_registry::field::*;
     pub use trace_registry::linkme;
     pub use trace_registry::probe::*;
+    pub use trace_registry::registry::RINGTRACE_STATE_DUMPS_0_1_0 as STATE_DUMPS;
     pub use trace_registry::registry::{RINGTRACE_PROBES_0_1_0 as PROBES, RINGTRACE_TRACEPOINTS_0_1_0 as TRACEPOINTS};
     pub use trace_registry::site::*;
+    pub use trace_registry::state_dump::StateDumpDescriptor;
     pub use trace_registry::sync::AtomicU64;
     pub use trace_registry::tracepoint::*;
     pub use trace_registry::{Level, Name};

@@ -30,6 +30,7 @@ mod lifetimes;
 mod options;
 mod probe;
 mod site;
+mod state_dump;
 mod support;
 mod tracepoint;
 
@@ -342,4 +343,36 @@ pub fn event(call: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn span(call: TokenStream) -> TokenStream {
     adhoc::span(call.into()).into()
+}
+
+/// Registers a function that records the program's state, such as open tables, connections, names of threads: it runs when a
+/// session starts, and when a rule is added to one, and records into that session only.
+///
+/// ```
+/// #[derive(ringtrace::Event)]
+/// struct TableOpen<'a> {
+///     name: &'a str,
+///     rows: u64,
+/// }
+///
+/// #[ringtrace::state_dump]
+/// fn tables(dump: &ringtrace::StateDump<'_>) {
+///     for (name, rows) in [("users", 3), ("orders", 5)] {
+///         dump.record(TableOpen { name, rows });
+///     }
+/// }
+/// ```
+///
+/// Rules take it by its name, `crate:module::function`, as they take probes of level Info: a session that records `crate:*` has the
+/// state of that crate, too. A program's own call of `Session::start` or `enable` returns when the dumps have run; for sessions that
+/// the environment or the command started, they run on a thread of their own.
+///
+/// `name = "…"` is its name; `crate = path` says where `ringtrace` is.
+///
+/// # Panics
+///
+/// A panic of the function does not reach the program; the session warns.
+#[proc_macro_attribute]
+pub fn state_dump(options: TokenStream, item: TokenStream) -> TokenStream {
+    state_dump::expand(options.into(), item.into()).into()
 }

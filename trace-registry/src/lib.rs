@@ -11,6 +11,7 @@
 //! | [`read_side`] | the read side of the probe lists (RCU) |
 //! | [`registry`] | collection, look-up by name, suffix and glob, duplicate names |
 //! | [`site`] | traced functions and ad-hoc events: classes made from inferred types |
+//! | [`state_dump`] | functions that record a program's state |
 //! | [`event_id`], [`format`] | event IDs of a stream class, format descriptions as text |
 //! | [`sys`] | per-thread block, restartable sequences |
 //!
@@ -38,6 +39,7 @@ pub mod probe;
 pub mod read_side;
 pub mod registry;
 pub mod site;
+pub mod state_dump;
 pub mod sync;
 pub mod sys;
 pub mod tracepoint;

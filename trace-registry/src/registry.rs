@@ -2,6 +2,7 @@
 
 use crate::name::{Glob, distance, has_suffix};
 use crate::probe::ProbeDescriptor;
+use crate::state_dump::StateDumpDescriptor;
 use crate::sys;
 use crate::tracepoint::TracepointDescriptor;
 use alloc::boxed::Box;
@@ -19,6 +20,15 @@ pub static RINGTRACE_TRACEPOINTS_0_1_0: [TracepointDescriptor];
 /// Every probe.
 #[linkme::distributed_slice]
 pub static RINGTRACE_PROBES_0_1_0: [ProbeDescriptor];
+
+/// Every state dump.
+#[linkme::distributed_slice]
+pub static RINGTRACE_STATE_DUMPS_0_1_0: [StateDumpDescriptor];
+
+/// Returns every state dump, in the linker's order.
+pub fn state_dumps() -> &'static [StateDumpDescriptor] {
+    &RINGTRACE_STATE_DUMPS_0_1_0
+}
 
 /// Returns every tracepoint, in the linker's order.
 pub fn tracepoints() -> &'static [TracepointDescriptor] {

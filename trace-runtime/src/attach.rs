@@ -11,6 +11,7 @@ use crate::process;
 use crate::rcu;
 use crate::recording::Recording;
 use crate::rule::Rule;
+use crate::state;
 use arc_swap::ArcSwap;
 use once_cell::race::OnceBox;
 use std::collections::BTreeMap;
@@ -276,13 +277,13 @@ pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()>
         }
         Match::NoneByGlob => {
             let unprobed = unprobed(rule);
-            if unprobed.is_empty() {
+            if unprobed.is_empty() && !state::is_taken(rule) {
                 warnings.push(format!("`{}` matches no probe", rule.glob));
             }
             warnings.extend(unprobed);
             Ok(())
         }
-        Match::NoneByName { .. } if names_a_function(rule) => Ok(()),
+        Match::NoneByName { .. } if names_a_function(rule) || state::is_taken(rule) => Ok(()),
         Match::NoneByName { near } => {
             let name = rule.glob.as_str().to_owned();
             Err(Error::from(Kind::UnknownName { name, near, unprobed: unprobed(rule).into_iter().next() }))

@@ -8,6 +8,7 @@ use crate::follow;
 use crate::process;
 use crate::recording::Recording;
 use crate::session::Session;
+use crate::state;
 use crate::sys;
 use crate::trigger::grammar::Spec;
 use crate::trigger::{self, Source};
@@ -253,7 +254,9 @@ impl Builder {
     /// [`Error::is_memory`](crate::Error::is_memory) where a ceiling is too small, [`Error::is_io`](crate::Error::is_io) where
     /// the rings or the output cannot be created, [`Error::is_off`](crate::Error::is_off) where this process cannot trace.
     pub fn start(self) -> Result<Session> {
-        Ok(Session { recording: self.begin()? })
+        let recording = self.begin()?;
+        state::dump(&recording, None);
+        Ok(Session { recording })
     }
 
     /// The same, for whoever ends the recording otherwise.

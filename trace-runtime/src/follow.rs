@@ -110,8 +110,11 @@ extern "C" fn in_child() {
             builder = builder.output(output(&root, std::process::id()));
         }
         let name = builder.name.clone();
-        if let Err(error) = builder.begin() {
-            report::say(format_args!("session {name} does not follow process {}: {error}", std::process::id()));
+        match builder.begin() {
+            Ok(recording) => crate::state::dump_aside(&recording, None),
+            Err(error) => {
+                report::say(format_args!("session {name} does not follow process {}: {error}", std::process::id()));
+            }
         }
     }
 }

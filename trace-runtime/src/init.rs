@@ -130,6 +130,7 @@ fn begin(plan: Plan, is_threadless: bool) {
     match if is_threadless { builder.threadless() } else { builder }.begin() {
         // It ends with the process, or when somebody ends it from outside.
         Ok(recording) => {
+            crate::state::dump_aside(&recording, None);
             for warning in lock(&recording.warnings).iter() {
                 report::say(format_args!("{warning}"));
             }

@@ -18,6 +18,7 @@ pub mod external;
 mod follow;
 mod init;
 pub mod journal;
+mod key;
 mod metadata;
 mod output;
 mod per_image;
@@ -33,12 +34,15 @@ pub mod ring_buffer;
 mod rule;
 mod session;
 mod snapshot;
+mod state;
 mod statistics;
 mod storage;
 mod sync;
 mod sys;
 pub mod test;
 mod threads;
+#[cfg(feature = "tokio")]
+mod tokio_task;
 mod transfer;
 mod trigger;
 
@@ -46,9 +50,12 @@ pub use builder::{Builder, Clock, set_memory_ceiling};
 pub use context::Context;
 pub use error::{Error, Result};
 pub use init::{init, init_without_threads};
+pub use key::{Carry, Carrying, Key};
 pub use ring_buffer::Losses;
 pub use session::{Recorder, Session};
 pub use snapshot::{Covered, Receipt};
 pub use statistics::{RuleState, Statistics};
+#[cfg(feature = "tokio")]
+pub use tokio_task::tokio_task;
 pub use trace_ctf::metadata::Format;
 pub use trigger::{Firing, Saved, TriggerState};

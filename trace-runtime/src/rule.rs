@@ -166,7 +166,11 @@ impl Rule {
 
     /// Whether it decides about this probe, whose name is `name`.
     pub(crate) fn matches(&self, probe: &ProbeDescriptor, name: &str) -> bool {
-        self.level.is_none_or(|least| probe.level <= least) && self.glob.matches(name)
+        self.matches_name(probe.level, name)
+    }
+
+    pub(crate) fn matches_name(&self, level: Level, name: &str) -> bool {
+        self.level.is_none_or(|least| level <= least) && self.glob.matches(name)
     }
 
     /// Whether its time has come.

@@ -8,6 +8,7 @@ use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::HeaderKind;
 use crate::snapshot::{Receipt, Wanted};
+use crate::state;
 use crate::statistics::{RuleState, Statistics};
 use crate::trigger::{self, TriggerState};
 use std::fmt;
@@ -59,7 +60,9 @@ impl Session {
     /// As for [`Builder::start`]; then nothing has changed. [`Error::is_busy`](crate::Error::is_busy): too much waits for a
     /// grace period.
     pub fn enable(&self, rules: &str) -> Result<()> {
-        self.recording.change(rules, false).map(drop)
+        self.recording.change(rules, false)?;
+        state::dump(&self.recording, Some(rules));
+        Ok(())
     }
 
     /// Records what `rules` match no longer. An event that is being recorded may still be.
@@ -91,7 +94,9 @@ impl Session {
     /// As for [`enable`](Self::enable); [`Error::is_io`](crate::Error::is_io) if the output had failed;
     /// [`Error::is_busy`](crate::Error::is_busy) while another thread stops it.
     pub fn start(&self) -> Result<()> {
-        self.recording.start()
+        self.recording.start()?;
+        state::dump(&self.recording, None);
+        Ok(())
     }
 
     /// Writes what the rings of a session in [overwrite mode](crate::Builder::overwrite) hold now as a trace of its own, while

@@ -7,6 +7,7 @@
 mod class;
 mod compound;
 mod enumeration;
+mod extras;
 mod payload;
 mod scalars;
 #[cfg(feature = "std")]
@@ -16,6 +17,7 @@ mod value;
 
 pub use class::{Base, FieldClass, FieldDescriptor, Label, VariantOption};
 pub use enumeration::{enumeration, enumeration_sizes, write_enumeration};
+pub use extras::Extra;
 pub(crate) use payload::words;
 pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage, WORDS};
 pub use text::{DEBUG_LIMIT, Formatted};

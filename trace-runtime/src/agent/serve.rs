@@ -206,6 +206,7 @@ impl Sessions {
     fn create(&mut self, plan: SessionPlan, bound: &mut Vec<String>) -> Answered {
         let is_bound = plan.bound;
         let session = builder(plan)?.for_agent().begin().map_err(|e| refusal(&e))?;
+        crate::state::dump_aside(&session, None);
         if is_bound {
             bound.push(session.name.clone());
             self.bound.insert(session.name.clone());
@@ -284,6 +285,9 @@ fn snapshot(session: Arc<Recording>, wanted: Snapshot) -> std::result::Result<Wa
 fn change(rules: &Rules, exclude: bool) -> Answered {
     let session = find(&rules.session)?;
     let change = session.change(&rules.rules, exclude).map_err(|e| refusal(&e))?;
+    if !exclude {
+        crate::state::dump_aside(&session, Some(rules.rules.clone()));
+    }
     value(&Changed {
         session: session.name.clone(),
         recording: session.is_recording(),

@@ -1,0 +1,134 @@
+//! Keys that futures carry, and fields whose keys are known only at run time.
+#![allow(unused_crate_dependencies, reason = "dependencies of other tests")]
+
+mod common;
+
+use ringtrace::{Carry as _, Context, Extra, Key, Session, tracepoint};
+use std::time::Duration;
+
+#[tracepoint(record)]
+fn step(number: u32);
+
+async fn work(number: u32) {
+    step(number);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    step(number);
+    tokio::task::yield_now().await;
+    step(number);
+}
+
+#[test]
+fn futures_carry_keys_across_awaits_and_threads() {
+    let request = Key::register("request").expect("a free field");
+    let user = Key::register("user").expect("a free field");
+    assert_eq!(Key::register("request").expect("the same").context(), request.context());
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let context = Context::VTID | request.context() | user.context();
+    let session = Session::builder("keys").enable("keys:step").context(context).output(&path).start().expect("it starts");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_time().build().expect("a runtime");
+    runtime.block_on(async {
+        let tasks: Vec<_> = (1..=50u32)
+            .map(|number| {
+                let inner = async move {
+                    work(number).await;
+                    tokio::spawn(work(number).with_current_keys()).await.expect("it ends");
+                };
+                tokio::spawn(inner.with_key(request, number.into()).with_key(user, u64::from(number) + 1000))
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("it ends");
+        }
+    });
+    user.scope(7, || request.scope(99, || step(99)));
+    assert_eq!((request.get(), user.get()), (0, 0));
+    step(0);
+    session.stop().expect("it stops");
+    let contents = common::read_by_both(&path);
+    assert_eq!(contents.events(), 50 * 6 + 2);
+    for line in &contents.lines {
+        let value = |name: &str| {
+            let (_, rest) = line.split_once(&format!(" {name} = ")).unwrap_or_else(|| panic!("no {name}: {line}"));
+            rest.split([',', ' ']).next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
+        };
+        let (number, request, user) = (value("number"), value("request"), value("user"));
+        assert_eq!(number, request, "{line}");
+        let expected = if number == 99 {
+            7
+        } else if number == 0 {
+            0
+        } else {
+            number + 1000
+        };
+        assert_eq!(user, expected, "{line}");
+    }
+}
+
+#[tracepoint(record)]
+fn noted(what: u32, extras: &[(&str, Extra<'_>)]);
+
+#[test]
+fn extras_are_bounded() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session = Session::builder("extras").enable("keys:noted").output(&path).start().expect("it starts");
+    noted(
+        1,
+        &[("size", Extra::from(5u32)), ("path", Extra::from("/index")), ("ratio", Extra::from(0.5)), ("on", Extra::from(true))],
+    );
+    noted(2, &[("below", Extra::Integer(-3)), ("", Extra::Text(""))]);
+    noted(3, &[]);
+    let many = vec![("key", Extra::Text("value")); 100];
+    noted(4, &many);
+    let statistics = session.stop().expect("it stops");
+    assert_eq!((statistics.lost.total(), statistics.cut), (0, 1), "{statistics}");
+    let contents = common::read_by_both(&path);
+    assert_eq!(contents.events(), 4);
+    for text in ["size", "/index", "0.5", "-3"] {
+        assert!(contents.lines[..2].iter().any(|line| line.contains(text)), "{text}: {:?}", contents.lines);
+    }
+    assert!(contents.lines[3].matches("key = \"key\"").count() > 3, "{}", contents.lines[3]);
+}
+
+/// Text by `Debug` is bounded, too.
+#[tracepoint(record)]
+fn shown(#[field(debug)] what: &[u64]);
+
+#[test]
+fn debug_is_cut() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session = Session::builder("debug").enable("keys:shown").output(&path).start().expect("it starts");
+    shown(&[123_456_789; 1000]);
+    assert_eq!(session.stop().expect("it stops").cut, 1);
+    let text = &common::read_by_both(&path).values("keys:shown", "what")[0];
+    assert!(text.len() <= 128 && text.ends_with('…') && text.starts_with("[123456789, "), "{text}");
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn the_id_of_the_task() {
+    let task = ringtrace::tokio_task().expect("a free field");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let session =
+        Session::builder("tasks").enable("keys:step").context(Context::VTID | task).output(&path).start().expect("it starts");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
+    let mut ids: Vec<String> = runtime.block_on(async {
+        let tasks: Vec<_> = (1..=20u32).map(|number| tokio::spawn(work(number))).collect();
+        let ids = tasks.iter().map(|task| task.id().to_string()).collect();
+        for task in tasks {
+            task.await.expect("it ends");
+        }
+        ids
+    });
+    session.stop().expect("it stops");
+    let contents = common::read_by_both(&path);
+    let id = |line: &String| line.split_once(" task = ").expect("a task").1.split([',', ' ']).next().map(str::to_owned);
+    let mut recorded: Vec<String> = contents.lines.iter().filter_map(id).collect();
+    recorded.sort();
+    recorded.dedup();
+    ids.sort();
+    assert_eq!(recorded, ids);
+}

@@ -1,0 +1,161 @@
+//! The calls of `examples/orders.rs`, as `ringtrace tree`, `latency` and `export` show them, are those that the program counted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use trace_ctf::reader::Trace;
+
+/// A call, as the program or the trace has it.
+#[derive(Debug)]
+struct Call {
+    name: String,
+    /// What tells roots apart.
+    key: u64,
+    begin: i64,
+    end: i64,
+    outcome: String,
+    children: Vec<usize>,
+    is_root: bool,
+}
+
+/// `examples/orders.rs`, built where this test was built.
+fn orders() -> PathBuf {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let build = Command::new(env!("CARGO")).args(["build", "--quiet", "--example", "orders"]).current_dir(root).status();
+    assert!(build.expect("cargo runs").success());
+    Path::new(env!("CARGO_BIN_EXE_ringtrace")).parent().expect("the directory of the command").join("examples/orders")
+}
+
+fn ringtrace(arguments: &[&str], directory: &Path) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_ringtrace")).args(arguments).current_dir(directory).output().expect("it runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn lines(bytes: &[u8]) -> Vec<Value> {
+    String::from_utf8_lossy(bytes).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn number(line: &Value, name: &str) -> i64 {
+    line[name].as_i64().unwrap_or_else(|| panic!("{name} of {line}"))
+}
+
+/// The ledger that the program kept.
+fn counted(directory: &Path) -> Vec<Call> {
+    let ledger = std::fs::read(directory.join("ledger.jsonl")).expect("the ledger");
+    let lines = lines(&ledger);
+    let call = |line: &Value| Call {
+        name: format!("orders:{}", line["name"].as_str().expect("a name")),
+        key: number(line, "key") as u64,
+        begin: number(line, "begin_ns"),
+        end: number(line, "end_ns"),
+        outcome: line["outcome"].as_str().expect("an outcome").to_owned(),
+        children: Vec::new(),
+        is_root: line["parent"].is_null(),
+    };
+    let mut calls: Vec<Call> = lines.iter().map(call).collect();
+    for (number, line) in lines.iter().enumerate() {
+        if let Some(parent) = line["parent"].as_u64() {
+            calls[parent as usize].children.push(number);
+        }
+    }
+    calls
+}
+
+/// What `ringtrace tree` shows.
+fn shown(directory: &Path) -> Vec<Call> {
+    // The zero of the clock, in the time of day.
+    let trace = Trace::open(directory.join("trace")).expect("a trace");
+    let zero = trace.declarations().clocks.first().expect("a clock").nanoseconds(0);
+    let mut calls: Vec<Call> = Vec::new();
+    let mut open: Vec<usize> = Vec::new();
+    for line in lines(&ringtrace(&["tree", "--json", "trace"], directory).stdout) {
+        let depth = number(&line, "depth") as usize;
+        open.truncate(depth);
+        if let Some(parent) = open.last() {
+            let own = calls.len();
+            calls[*parent].children.push(own);
+        }
+        open.push(calls.len());
+        let fields = line["fields"].as_str().expect("fields");
+        let key = fields.split(' ').find_map(|field| field.strip_prefix("order="));
+        let end_fields = line["end_fields"].as_str().expect("fields");
+        let outcome = end_fields.split(' ').find_map(|field| field.strip_prefix("outcome="));
+        let begin = number(&line, "time_ns") - zero;
+        calls.push(Call {
+            name: line["name"].as_str().expect("a name").to_owned(),
+            key: key.map_or(0, |key| key.parse().expect("a number")),
+            begin,
+            end: begin + number(&line, "duration_ns"),
+            outcome: outcome.unwrap_or_else(|| panic!("no outcome: {line}")).trim_matches('"').to_owned(),
+            children: Vec::new(),
+            is_root: depth == 0,
+        });
+    }
+    calls
+}
+
+fn roots(calls: &[Call]) -> BTreeMap<(String, u64), usize> {
+    let mut roots = BTreeMap::new();
+    for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.is_root) {
+        assert!(roots.insert((call.name.clone(), call.key), number).is_none(), "twice: {call:?}");
+    }
+    roots
+}
+
+/// Compares a call and all in it. The ledger's times lie inside the trace's: its entry is the first thing that a body does.
+fn compare(counted: &[Call], shown: &[Call], (own, its): (usize, usize)) {
+    let (own, its) = (&counted[own], &shown[its]);
+    assert_eq!((&own.name, &own.outcome), (&its.name, &its.outcome), "{own:?} {its:?}");
+    assert!(its.begin <= own.begin && own.end <= its.end, "{own:?} {its:?}");
+    let names = |calls: &[Call], of: &Call| of.children.iter().map(|child| calls[*child].name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(counted, own), names(shown, its), "in {own:?}");
+    for pair in own.children.iter().copied().zip(its.children.iter().copied()) {
+        let inner = &shown[pair.1];
+        assert!(own.begin <= inner.begin && inner.end <= own.end, "{own:?} {inner:?}");
+        compare(counted, shown, pair);
+    }
+}
+
+#[test]
+fn the_tree_is_what_the_program_counted() {
+    let here = tempfile::tempdir().expect("a directory");
+    let here = here.path();
+    let output = Command::new(orders()).arg(here).env_remove("RINGTRACE").output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("orders were sold"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let (counted, shown) = (counted(here), shown(here));
+    assert_eq!(counted.len(), shown.len());
+    for outcome in ["returned", "cancelled", "panicked"] {
+        assert!(counted.iter().any(|call| call.outcome == outcome), "nothing {outcome}");
+    }
+    let (own, its) = (roots(&counted), roots(&shown));
+    assert_eq!(own.keys().collect::<Vec<_>>(), its.keys().collect::<Vec<_>>());
+    own.values().copied().zip(its.values().copied()).for_each(|pair| compare(&counted, &shown, pair));
+
+    // As many pairs as calls, each of a duration that the exit has too.
+    for function in ["orders:Shop::process", "orders:bank::checksum"] {
+        let row = &lines(&ringtrace(&["latency", "--json", function, "--in", "trace"], here).stdout)[0];
+        let calls = counted.iter().filter(|call| call.name == function).count();
+        assert_eq!(row["latency_ns"]["count"], calls, "{row}");
+    }
+    exports(here, &counted);
+}
+
+/// Each call of a function is a slice of its thread, each future one of its own.
+fn exports(here: &Path, counted: &[Call]) {
+    let chrome = ringtrace(&["export", "--to", "chrome", "trace"], here).stdout;
+    let chrome: Value = serde_json::from_slice(&chrome).expect("JSON");
+    let events = chrome["traceEvents"].as_array().expect("events");
+    let of = |phase: &str, name: &str| events.iter().filter(|e| e["ph"] == phase && e["name"] == name).count();
+    for (name, begin, end) in [("orders:Shop::process", "b", "e"), ("orders:bank::checksum", "B", "E")] {
+        let calls = counted.iter().filter(|call| call.name == name).count();
+        assert_eq!((of(begin, name), of(end, name)), (calls, calls), "{name}");
+    }
+    let perfetto = ringtrace(&["export", "--to", "perfetto", "trace"], here).stdout;
+    // Names of tracks and of slices.
+    let has = |text: &str| perfetto.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(has("orders:Shop::process") && has("orders:bank::checksum"));
+}
