@@ -108,6 +108,11 @@ macro_rules! fire {
 #[doc = include_str!("../docs/guide.md")]
 mod guide {}
 
+/// The code about functions, compiled and run.
+#[cfg(all(doctest, feature = "runtime"))]
+#[doc = include_str!("../docs/functions.md")]
+mod functions {}
+
 /// The rules' code, compiled and run.
 #[cfg(all(doctest, feature = "runtime"))]
 #[doc = include_str!("../docs/rules.md")]

@@ -268,6 +268,54 @@ fn closure_acts(n: u64) {
     }
 }
 
+/// A function that is not traced.
+#[inline(never)]
+fn plain(value: u64) -> u64 {
+    black_box(value)
+}
+
+/// Traced, and never enabled.
+#[ringtrace::tracepoint]
+#[inline(never)]
+fn untraced(value: u64) -> u64 {
+    black_box(value)
+}
+
+/// Entry with its argument, exit with outcome and duration.
+#[ringtrace::tracepoint]
+#[inline(never)]
+fn traced(value: u64) -> u64 {
+    black_box(value)
+}
+
+#[inline(never)]
+fn function_plain(n: u64) {
+    for i in 0..n {
+        black_box(plain(i));
+    }
+}
+
+#[inline(never)]
+fn function_off(n: u64) {
+    for i in 0..n {
+        black_box(untraced(i));
+    }
+}
+
+#[inline(never)]
+fn function_on(n: u64) {
+    for i in 0..n {
+        black_box(traced(i));
+    }
+}
+
+#[inline(never)]
+fn event_ad_hoc(n: u64) {
+    for i in 0..n {
+        ringtrace::event!("bench:ad_hoc", value = i);
+    }
+}
+
 /// Work that waits for itself, and for what was done before: multiplications in a chain, of a nanosecond or two each.
 #[inline(always)]
 fn chain(mut value: u64, links: u32) -> u64 {
@@ -360,6 +408,10 @@ fn rows() -> Vec<Row> {
         row("event/action", 1, EVENTS, probe_acts, 0),
         row("event/closure", 1, EVENTS, event_by_closure, 1),
         row("event/closure/action", 1, EVENTS, closure_acts, 0),
+        row("event/ad_hoc", 1, EVENTS, event_ad_hoc, 1),
+        row("function/plain", 1, 4_000_000, function_plain, 0),
+        row("function/off", 1, 4_000_000, function_off, 0),
+        row("function/on", 1, EVENTS, function_on, 2),
         row("event/u64/nocontext", 1, EVENTS, event_alone, 1),
         row("event/u64/noclock", 1, EVENTS, event_untimed, 1),
         row("event/u64/ordered", 1, EVENTS, event_ordered, 1),
@@ -395,11 +447,12 @@ fn rows() -> Vec<Row> {
 }
 
 /// Rows that are the difference of two others: what the first adds to the second.
-const DIFFERENCES: [(&str, &str, &str); 5] = [
+const DIFFERENCES: [(&str, &str, &str); 6] = [
     ("event/u64/second_session", "event/u64/2_sessions", "event/u64"),
     ("event/u64/beside_10", "event/u64/with_10", "work/10"),
     ("event/u64/beside_50", "event/u64/with_50", "work/50"),
     ("event/u64/beside_200", "event/u64/with_200", "work/200"),
+    ("function/off/added", "function/off", "function/plain"),
     ("gate/off_1000/each", "gate/off_1000", "gate/functions_1000"),
 ];
 
@@ -450,7 +503,7 @@ fn sessions(directory: &std::path::Path) -> ringtrace::Result<Vec<Session>> {
             .output(directory.join(name))
             .start()
     };
-    const MAIN: &str = "*:number; *:mixed; *:empty; *:forty; *:long_text; *:acted; *:twice; *:fourfold";
+    const MAIN: &str = "*:number; *:mixed; *:empty; *:forty; *:long_text; *:acted; *:twice; *:fourfold; bench:ad_hoc; *:traced";
     Ok(vec![
         start("main", MAIN, Clock::Fast, Context::VTID)?,
         start("filters", FILTERS, Clock::Fast, Context::VTID)?,
