@@ -26,14 +26,6 @@ pub fn golden_fire(id: u64) -> u64 {
     id + 2
 }
 
-/// A traced function.
-#[inline(never)]
-#[unsafe(no_mangle)]
-#[ringtrace::tracepoint]
-pub fn golden_function(id: u64) -> u64 {
-    id + 4
-}
-
 /// More fields than the small form of a payload holds.
 #[ringtrace::tracepoint(record)]
 #[allow(clippy::too_many_arguments, reason = "that is the point")]
