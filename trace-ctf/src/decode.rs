@@ -161,6 +161,12 @@ impl<'d> Cursor<'d> {
         Ok(())
     }
 
+    /// The bytes from a bit on that begins one, whether they count or not.
+    #[inline(always)]
+    pub(crate) fn bytes_from(&self, at: u64) -> &'d [u8] {
+        self.bytes.get((at / 8) as usize..).unwrap_or_default()
+    }
+
     /// The eight bytes that begin here, whether they count or not.
     #[inline(always)]
     pub(crate) fn word(&self) -> Option<u64> {

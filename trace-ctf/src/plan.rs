@@ -53,6 +53,38 @@ struct Leaf {
     at: u64,
     member: u32,
     form: Form,
+    word: Option<Word>,
+}
+
+/// A little-endian integer that begins with a byte of its run: a word is loaded there, and its upper bits are shifted out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Word {
+    /// Distance from the beginning of the run, in bytes.
+    offset: u32,
+    unused: u8,
+    signed: bool,
+    slot: Option<u32>,
+}
+
+impl Word {
+    fn new(member: &Member, at: u64) -> Option<Self> {
+        match member.class {
+            Type::Integer(Integer { bits, big_endian: false, signed, reversed: false, variable: false, clock: None, .. })
+                if at % 8 == 0 =>
+            {
+                Some(Self { offset: u32::try_from(at / 8).ok()?, unused: 64 - bits, signed, slot: member.slot })
+            }
+            _ => None,
+        }
+    }
+
+    /// Its value, as a two's complement where it is signed.
+    #[inline(always)]
+    fn read(&self, window: &[u8]) -> Option<u64> {
+        let word = window.get(self.offset as usize..)?.first_chunk()?;
+        let raised = u64::from_le_bytes(*word) << self.unused;
+        Some(if self.signed { (raised as i64 >> self.unused) as u64 } else { raised >> self.unused })
+    }
 }
 
 /// What a member of a run is.
@@ -138,7 +170,7 @@ impl Plan {
             // A position that overflows is beyond every packet.
             let at = run.bits.saturating_add(u64::from(align) - 1) & !(u64::from(align) - 1);
             places.push(Place { step: steps.len() as u32, at });
-            run.leaves.push(Leaf { at, member: index, form: Form::new(member) });
+            run.leaves.push(Leaf { at, member: index, form: Form::new(member), word: Word::new(member, at) });
             if let Some(integer) = integer.filter(|_| is_kept) {
                 run.keep.push(Keep::new(integer, at, member.slot));
             }
@@ -210,8 +242,22 @@ impl Plan {
             match step {
                 Step::Run(run) => {
                     let start = run.begin(walk)?;
+                    let window = if start % 8 == 0 { walk.cursor.bytes_from(start) } else { &[] };
                     for leaf in &run.leaves {
-                        walk.placed(&structure.members[leaf.member as usize], start + leaf.at, leaf.form, visit)?;
+                        let member = &structure.members[leaf.member as usize];
+                        let value = leaf.word.and_then(|word| Some((word, word.read(window)?)));
+                        if let (Some((word, value)), Type::Integer(integer)) = (value, &member.class) {
+                            visit(Item::Member(member));
+                            visit(match word.signed {
+                                true => Item::Signed(integer, value as i64),
+                                false => Item::Unsigned(integer, value),
+                            });
+                            if let Some(slot) = word.slot {
+                                walk.slots[slot as usize] = value;
+                            }
+                            continue;
+                        }
+                        walk.placed(member, start + leaf.at, leaf.form, visit)?;
                     }
                     walk.cursor.at = start + run.bits;
                 }

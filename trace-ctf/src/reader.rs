@@ -29,7 +29,7 @@
 //!
 //! # Examples
 //!
-//! The longest of some requests, of those between two times:
+//! `examples/read_trace.rs` goes through all of it. The longest of some requests, of those between two times:
 //!
 //! ```no_run
 //! use std::path::Path;

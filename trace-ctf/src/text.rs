@@ -6,6 +6,7 @@ mod readable;
 mod time;
 
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use describe::describe;
@@ -27,6 +28,35 @@ pub struct Formatter {
     zone: Zone,
     previous: Option<i64>,
     origin: Origin,
+    context: Context,
+}
+
+/// The context of the packet that the last event was of, as text.
+#[derive(Debug, Default)]
+struct Context {
+    /// File and offset of the packet.
+    packet: Option<(Arc<Path>, u64)>,
+    text: Vec<u8>,
+}
+
+impl Context {
+    /// Appends the context of an event's packet, if there is one.
+    fn append(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> bool {
+        let packet = event.packet();
+        let is_known = match (&self.packet, packet.file()) {
+            (Some((file, offset)), Some(other)) => Arc::ptr_eq(file, other) && *offset == packet.byte_offset(),
+            _ => false,
+        };
+        if !is_known {
+            // Packets in memory have no place by which they could be known again.
+            self.packet = packet.file().map(|file| (file.clone(), packet.byte_offset()));
+            self.text.clear();
+            let mut writer = Writer { out: &mut self.text, first: true };
+            event.visit(Scope::PacketContext, |item| writer.item(item));
+        }
+        out.extend(&self.text);
+        !self.text.is_empty()
+    }
 }
 
 impl Formatter {
@@ -41,7 +71,7 @@ impl Formatter {
     }
 
     fn new(zone: Zone) -> Self {
-        Self { zone, previous: None, origin: Origin::default() }
+        Self { zone, previous: None, origin: Origin::default(), context: Context::default() }
     }
 
     /// Appends the line of an event, with its line feed.
@@ -64,8 +94,8 @@ impl Formatter {
         out.extend(self.origin.of(event));
         out.extend(event.name().as_bytes());
         out.extend(b": ");
-        let mut scopes = 0;
-        for scope in [Scope::PacketContext, Scope::StreamContext, Scope::EventContext, Scope::Payload] {
+        let mut scopes = u32::from(self.context.append(event, out));
+        for scope in [Scope::StreamContext, Scope::EventContext, Scope::Payload] {
             let start = out.len();
             if scopes > 0 {
                 out.extend(b", ");
@@ -169,9 +199,9 @@ impl Writer<'_> {
             }
             Item::Absent => self.out.extend(b"<none>"),
             Item::Member(member) => {
-                self.separate();
-                self.out.extend(member.name().as_bytes());
-                self.out.extend(b" = ");
+                // Without its comma where it is the first.
+                let label = member.label.as_bytes();
+                self.out.extend(if core::mem::take(&mut self.first) { &label[1..] } else { label });
             }
             Item::Element(index) => {
                 self.separate();

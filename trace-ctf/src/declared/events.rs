@@ -12,12 +12,13 @@ const NONE: u32 = u32::MAX;
 
 /// Where the structures of an event lie behind its header, in bits, where no value changes that.
 ///
-/// Only for events whose structures are byte aligned and whole bytes, behind a header that ends with a byte.
+/// Only for events whose structures are byte aligned, and whole bytes before the payload, behind a header that ends with a byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Layout {
     pub(crate) event_context: u32,
     pub(crate) payload: u32,
-    pub(crate) end: u32,
+    /// Nothing where values decide how long the payload is.
+    pub(crate) end: Option<u32>,
 }
 
 impl Layout {
@@ -29,7 +30,11 @@ impl Layout {
         };
         let event_context = size(stream_context)?;
         let payload = event_context.checked_add(size(class.context.as_ref())?)?;
-        Some(Self { event_context, payload, end: payload.checked_add(size(class.fields.as_ref())?)? })
+        if class.fields.as_ref().is_some_and(|root| root.structure.align > 8) {
+            return None;
+        }
+        let end = size(class.fields.as_ref()).and_then(|bits| payload.checked_add(bits));
+        Some(Self { event_context, payload, end })
     }
 }
 

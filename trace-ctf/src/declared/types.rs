@@ -192,6 +192,8 @@ pub struct Member {
     /// Where its value is kept for what refers to it.
     pub(crate) slot: Option<u32>,
     pub(crate) companion: bool,
+    /// How it stands in lines: `, NAME = `.
+    pub(crate) label: Box<str>,
 }
 
 /// One of several types, chosen by a tag.
@@ -282,7 +284,10 @@ impl Integer {
 
 impl Member {
     pub(crate) fn new(declared_name: impl Into<Box<str>>, class: Type, escaped: bool) -> Self {
-        Self { declared_name: declared_name.into(), class, unit: None, escaped, slot: None, companion: false }
+        let declared_name = declared_name.into();
+        let mut member = Self { declared_name, class, unit: None, escaped, slot: None, companion: false, label: Box::default() };
+        member.label = format!(", {} = ", member.name()).into();
+        member
     }
 
     /// Name to show: without the underscore that keeps it from being a keyword.

@@ -395,7 +395,13 @@ impl Packet {
         head.header = u32::try_from(cursor.at - start).unwrap_or(u32::MAX);
         head.class = place;
         if let Some(layout) = layout.filter(|_| cursor.at % 8 == 0) {
-            cursor.need(cursor.at + u64::from(layout.end))?;
+            if let Some(end) = layout.end {
+                return Ok(cursor.need(cursor.at + u64::from(end))?);
+            }
+            cursor.need(cursor.at + u64::from(layout.payload))?;
+            if let Some(root) = &event.fields {
+                cursor.skip(root, &|import| Event { packet: self, head }.import(import))?;
+            }
             return Ok(());
         }
         // What they take over of earlier structures has been passed before.

@@ -14,25 +14,18 @@ pub(super) fn signed(value: i64, out: &mut Vec<u8>) {
     out.extend(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Appends the last two digits of a number.
+/// The last two digits of a number.
 #[inline]
-pub(super) fn two_digits(value: u32, out: &mut Vec<u8>) {
-    out.extend(digits::<2>(value));
+pub(super) fn two_digits(value: u32) -> [u8; 2] {
+    [value / 10 % 10, value % 10].map(|digit| b'0' + digit as u8)
 }
 
 /// Appends the last nine digits of a number.
 #[inline]
 pub(super) fn nine_digits(value: u32, out: &mut Vec<u8>) {
-    out.extend(digits::<9>(value));
-}
-
-fn digits<const N: usize>(mut value: u32) -> [u8; N] {
-    let mut digits = [b'0'; N];
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
-    digits
+    // With a digit in front, which keeps the zeros.
+    let digits = itoa::Buffer::new().format(value % 1_000_000_000 + 1_000_000_000).as_bytes()[1..].first_chunk::<9>().copied();
+    out.extend(digits.unwrap_or_default());
 }
 
 /// Significant digits.

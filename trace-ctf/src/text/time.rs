@@ -1,5 +1,6 @@
 //! Times of day.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::Write as _;
 
@@ -12,21 +13,25 @@ pub(super) const SECOND: i64 = 1_000_000_000;
 type Offset = Box<dyn Fn(i64) -> i32 + Send>;
 
 /// Where the clock on the wall hangs.
-pub(super) struct Zone(Option<Offset>);
+pub(super) struct Zone {
+    offset: Option<Offset>,
+    /// The second that was shown last, and how.
+    last: Cell<(i64, [u8; 9])>,
+}
 
 impl fmt::Debug for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_none() { "utc" } else { "local" })
+        f.write_str(if self.offset.is_none() { "utc" } else { "local" })
     }
 }
 
 impl Zone {
     pub(super) fn utc() -> Self {
-        Self(None)
+        Self { offset: None, last: Cell::new((-1, [0; 9])) }
     }
 
     pub(super) fn local(offset: impl Fn(i64) -> i32 + Send + 'static) -> Self {
-        Self(Some(Box::new(offset)))
+        Self { offset: Some(Box::new(offset)), ..Self::utc() }
     }
 
     /// Appends a time of day; before the epoch, seconds.
@@ -37,14 +42,21 @@ impl Zone {
             return;
         }
         let (seconds, nanoseconds) = (timestamp / SECOND, timestamp % SECOND);
-        let local = seconds + self.0.as_ref().map_or(0, |offset| i64::from(offset(seconds)));
-        let day = local.rem_euclid(86_400);
-        let day = day as u32;
-        for (part, mark) in [(day / 3600, b':'), (day / 60 % 60, b':'), (day % 60, b'.')] {
-            number::two_digits(part, out);
-            out.push(mark);
+        let (known, mut text) = self.last.get();
+        if known != seconds {
+            text = self.second(seconds);
+            self.last.set((seconds, text));
         }
+        out.extend(text);
         number::nine_digits(nanoseconds as u32, out);
+    }
+
+    /// `HH:MM:SS.`
+    fn second(&self, seconds: i64) -> [u8; 9] {
+        let local = seconds + self.offset.as_ref().map_or(0, |offset| i64::from(offset(seconds)));
+        let day = local.rem_euclid(86_400) as u32;
+        let [[a, b], [c, d], [e, f]] = [day / 3600, day / 60 % 60, day % 60].map(number::two_digits);
+        [a, b, b':', c, d, b':', e, f, b'.']
     }
 }
 
