@@ -86,29 +86,19 @@ fn is_like(pattern: &str, line: &str) -> bool {
     rest.ends_with(last.trim_start())
 }
 
-#[test]
-fn the_page_about_control_is_true() {
-    let page = std::fs::read_to_string(root().join("docs/control.md")).expect("the page");
-    let steps = steps(&page);
-    assert!(steps.len() > 15, "{} commands", steps.len());
-    let place = Place::new();
-    let service = service();
+/// Runs the commands of a page in one shell, as a reader would type them. Each must print the lines that it is said to. Returns
+/// all that was printed.
+fn follow(page: &str, steps: &[Step], place: &Place, service: &Path, pid: u32) -> Vec<String> {
     let commands = Path::new(env!("CARGO_BIN_EXE_ringtrace")).parent().expect("a directory");
     let examples = service.parent().expect("a directory");
     let path = format!("{}:{}:{}", commands.display(), examples.display(), std::env::var("PATH").unwrap_or_default());
-
-    // In another terminal.
-    let mut running = place.command(&service).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
-
     let mut shell = place.command("bash");
-    shell.env("PATH", path).env("TERM", "dumb").stdin(Stdio::piped()).stdout(Stdio::piped());
+    shell.env("PATH", path).env("PID", pid.to_string()).env("TERM", "dumb").stdin(Stdio::piped()).stdout(Stdio::piped());
     // The order of the two outputs is that of the page.
     let mut shell = shell.args(["-c", "exec bash 2>&1"]).spawn().expect("bash");
     let mut input = shell.stdin.take().expect("its input");
     let mut output = BufReader::new(shell.stdout.take().expect("its output"));
-    // How many requests failed, as the program counts them, each time that it is run.
-    let mut own = Vec::new();
+    let mut all = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         writeln!(input, "{{ {}; }} </dev/null; printf '\\n@@ {number}\\n'", step.command).expect("bash reads");
         let mut printed = Vec::new();
@@ -120,22 +110,67 @@ fn the_page_about_control_is_true() {
             }
             printed.push(line.trim_end().to_owned());
         }
-        if let Some(count) =
-            printed.iter().find_map(|line| line.split_once(" requests, ")?.1.split(' ').next()?.parse::<u64>().ok())
-        {
-            own.push(count);
-        }
         let mut rest = printed.as_slice();
         for expected in &step.expected {
             let found = rest.iter().position(|line| is_like(expected, line));
             let found = found.unwrap_or_else(|| {
-                panic!("docs/control.md:{}: `{}` does not print `{expected}`:\n{}", step.line, step.command, printed.join("\n"))
+                panic!("{page}:{}: `{}` does not print `{expected}`:\n{}", step.line, step.command, printed.join("\n"))
             });
             rest = &rest[found + 1..];
         }
+        all.append(&mut printed);
     }
     drop(input);
     assert!(shell.wait().expect("it ends").success());
+    all
+}
+
+#[test]
+fn the_page_about_the_flight_recorder_is_true() {
+    let page = std::fs::read_to_string(root().join("docs/flight-recorder.md")).expect("the page");
+    let steps = steps(&page);
+    let start =
+        page.lines().find_map(|line| line.strip_prefix("RINGTRACE='")?.strip_suffix("' cargo run --release --example service"));
+    // And that.
+    assert_eq!(steps.len(), 4);
+    let place = Place::new();
+    let service = service();
+    let mut running = place.command(&service);
+    running.env("RINGTRACE", start.expect("the command that starts it")).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut running = running.spawn().expect("it starts");
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+    eventually("something was recorded", || {
+        let shown = place.json(&["status", "--over", "1ms"]);
+        shown.iter().any(|line| line["session"]["events"].as_u64() > Some(10_000))
+    });
+    follow("docs/flight-recorder.md", &steps, &place, &service, running.id());
+    assert!(!running.wait().expect("it is dead").success());
+    // Both are whole, and the one that was recovered has what the other one has.
+    let found = std::fs::read_dir(place.here()).expect("it is there").flatten().map(|e| e.path());
+    let (saved, recovered): (Vec<PathBuf>, Vec<PathBuf>) = found.partition(|path| path.ends_with("service.snapshots"));
+    let saved: Vec<PathBuf> = std::fs::read_dir(&saved[0]).expect("a snapshot").flatten().map(|e| e.path()).collect();
+    let [saved, recovered] = [&saved, &recovered].map(|found| traces::read_by_both(&found[0]));
+    let last = |contents: &traces::Contents| contents.numbers("service:accepted", "id").into_iter().max();
+    assert!(last(&saved) > Some(0) && last(&saved) < last(&recovered));
+    assert!(saved.counts.contains_key("ringtrace:thread_name"), "{:?}", saved.counts);
+}
+
+#[test]
+fn the_page_about_control_is_true() {
+    let page = std::fs::read_to_string(root().join("docs/control.md")).expect("the page");
+    let steps = steps(&page);
+    assert!(steps.len() > 15, "{} commands", steps.len());
+    let place = Place::new();
+    let service = service();
+
+    // In another terminal.
+    let mut running = place.command(&service).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+
+    let printed = follow("docs/control.md", &steps, &place, &service, running.id());
+    // How many requests failed, as the program counts them, each time that it is run.
+    let counted = |line: &String| line.split_once(" requests, ")?.1.split(' ').next()?.parse::<u64>().ok();
+    let own: Vec<u64> = printed.iter().filter_map(counted).collect();
     drop(running.stdin.take());
     let mut said = String::new();
     running.stdout.take().expect("its output").read_to_string(&mut said).expect("text");

@@ -446,6 +446,18 @@ pub struct SessionPlan {
     /// Children after fork(2) are recorded too, each into a directory of its own, `OUTPUT-PID`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follow: bool,
+    /// Occasions of snapshots: names of signals, `panic`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub snapshot_on: Vec<String>,
+    /// The recording is cut into traces of about so many bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotate: Option<u64>,
+    /// The recording is cut into traces of so many milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotate_ms: Option<u64>,
+    /// The oldest of these traces are removed when all have more bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<u64>,
     /// Directory of the trace: absolute, or from the process's working directory. None: `./NAME-TIME.ringtrace` there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,

@@ -5,6 +5,8 @@ use crate::consumer;
 use crate::context::Context;
 use crate::error::{Kind, Result};
 use crate::follow;
+use crate::occasion::{self, Occasion};
+use crate::output::rotation::Rotation;
 use crate::process;
 use crate::recording::Recording;
 use crate::session::Session;
@@ -14,6 +16,7 @@ use crate::trigger::grammar::Spec;
 use crate::trigger::{self, Source};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use trace_ctf::metadata::Format;
 use trace_registry::sync::{AtomicU64, Ordering};
 
@@ -83,6 +86,8 @@ pub struct Builder {
     pub(crate) context: Context,
     pub(crate) sensitive: bool,
     pub(crate) clock: Clock,
+    pub(crate) snapshot_on: Vec<Occasion>,
+    pub(crate) rotation: Rotation,
     pub(crate) announced: bool,
     pub(crate) is_agents: bool,
     pub(crate) follow: bool,
@@ -120,6 +125,8 @@ impl Builder {
             context: Context::default(),
             sensitive: false,
             clock: Clock::default(),
+            snapshot_on: Vec::new(),
+            rotation: Rotation::default(),
             announced: false,
             is_agents: false,
             follow: false,
@@ -150,6 +157,56 @@ impl Builder {
     /// Sets how many [snapshots](Session::snapshot) are kept: the newest, at least 1. Ten at first.
     pub fn keep(mut self, snapshots: usize) -> Builder {
         self.keep = snapshots;
+        self
+    }
+
+    /// Takes a [snapshot](Session::snapshot) whenever the process gets this signal, as numbered in signal(7): `libc::SIGUSR2`.
+    /// For a session in [overwrite mode](Self::overwrite).
+    ///
+    /// A handler that the program has is called too; one that it installs afterwards should chain to ours. The snapshot is
+    /// taken by a thread of the tracer, which a line on stderr tells.
+    pub fn snapshot_on(self, signal: i32) -> Builder {
+        self.save_on(Occasion::Signal(signal))
+    }
+
+    /// Takes a [snapshot](Session::snapshot) whenever a thread panics, so also when a test fails; before the panic hook that the
+    /// program has, which is called too. For a session in [overwrite mode](Self::overwrite).
+    ///
+    /// At most once a second. A panic inside a probe takes none.
+    ///
+    /// ```no_run
+    /// #[test]
+    /// fn it_works() {
+    ///     let _saved = trace_runtime::Session::builder("it-works").enable("*").overwrite().snapshot_on_panic().start();
+    ///     // … assertions: where one fails, it-works.snapshots/ has what happened before …
+    /// }
+    /// # fn main() {}
+    /// ```
+    pub fn snapshot_on_panic(self) -> Builder {
+        self.save_on(Occasion::Panic)
+    }
+
+    pub(crate) fn save_on(mut self, occasion: Occasion) -> Builder {
+        self.snapshot_on.push(occasion);
+        self
+    }
+
+    /// Cuts the recording into traces of about so many bytes, `OUTPUT/000001`, `OUTPUT/000002`…, each readable on its own.
+    pub fn rotate_size(mut self, bytes: u64) -> Builder {
+        self.rotation.size = Some(bytes);
+        self
+    }
+
+    /// Cuts the recording into traces of so much time, at the first packet after it. With [`rotate_size`](Self::rotate_size),
+    /// whichever comes first.
+    pub fn rotate_time(mut self, time: Duration) -> Builder {
+        self.rotation.time = Some(time);
+        self
+    }
+
+    /// Removes the oldest traces of a recording that is cut when all together have more than so many bytes.
+    pub fn quota(mut self, bytes: u64) -> Builder {
+        self.rotation.quota = Some(bytes);
         self
     }
 
@@ -268,7 +325,13 @@ impl Builder {
         for text in &self.triggers {
             Spec::parse_all(text)?.iter().try_for_each(|spec| trigger::check_mode(spec, self.overwrite, text))?;
         }
+        if !self.snapshot_on.is_empty() && !self.overwrite {
+            return Err(Kind::NoFlightRecorder(self.name).into());
+        }
         let mut warnings = Vec::new();
+        if self.rotation.quota.is_some() && !self.rotation.is_wanted() {
+            warnings.push("a quota removes nothing unless the recording is cut too, by size or time".to_owned());
+        }
         let mut rules = Vec::new();
         for text in &self.rules {
             rules.extend(attach::rules(text, false, !self.sensitive, &mut warnings)?);
@@ -285,6 +348,10 @@ impl Builder {
         }
         let recording = Arc::new(Recording::create(process, &self, rules, warnings)?);
         if let Err(error) = recording.prepare(|p| recording.wants(p)) {
+            recording.remove_files();
+            return Err(error);
+        }
+        if let Err(error) = occasion::watch(&self.snapshot_on) {
             recording.remove_files();
             return Err(error);
         }

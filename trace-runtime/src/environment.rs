@@ -5,6 +5,7 @@
 //! part    = RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
 //!         | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
 //!         | "format" ( "ctf1.8" | "ctf2" )
+//!         | "snapshot" "on" ( SIGNAL | "panic" ) | "rotate" ( SIZE | TIME ) | "quota" SIZE
 //! ```
 //!
 //! `1` stands for the rule `*`, and so does a text without a rule. In a file, a line end is as good as `;`, and `#` begins a
@@ -13,6 +14,7 @@
 use crate::builder::{Builder, Clock};
 use crate::context::Context;
 use crate::error::{Chain, Error};
+use crate::occasion::Occasion;
 use crate::session::Session;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -229,6 +231,27 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
                 builder = builder.format(format);
                 false
             }
+            "snapshot" => {
+                let words: Vec<&str> = needed("on SIGUSR2")?.split_whitespace().collect();
+                let ["on", name] = words[..] else {
+                    return Err(wrong("write `snapshot on SIGUSR2` or `snapshot on panic`".to_owned(), value));
+                };
+                builder = builder.save_on(Occasion::named(name).map_err(|problem| wrong(problem, name))?);
+                false
+            }
+            "rotate" => {
+                let every = needed("256M")?;
+                builder = match (units::duration(every), units::size(every)) {
+                    (Ok(time), _) => builder.rotate_time(time),
+                    (_, Ok(bytes)) => builder.rotate_size(bytes),
+                    (_, Err(problem)) => return Err(wrong(format!("{problem}; or a time, such as 10min"), value)),
+                };
+                false
+            }
+            "quota" => {
+                builder = builder.quota(units::size(needed("10G")?).map_err(|problem| wrong(problem, value))?);
+                false
+            }
             _ => true,
         };
         // What is no rule leaves its place empty, so that positions are those of the text.
@@ -316,6 +339,11 @@ mod tests {
         for text in ["1", "1; sub-buffer 64K", "memory 1G", "print"] {
             assert_eq!(rules(&begun(text)), ["*"], "{text}");
         }
+        let builder = begun("overwrite; snapshot on SIGUSR2; snapshot on panic; rotate 256M; rotate 10min; quota 10G").builder;
+        assert_eq!(builder.snapshot_on.len(), 2);
+        let rotation = builder.rotation;
+        assert_eq!((rotation.size, rotation.quota), (Some(256 << 20), Some(10 << 30)));
+        assert_eq!(rotation.time, Some(std::time::Duration::from_secs(600)));
         assert!(begun("print; a:*").is_printed);
         assert!(begun("follow; a:*").builder.follow);
         // What ends a text of a filter is what ends it for the filter's parser.
@@ -334,6 +362,8 @@ mod tests {
             ("a:*; memory", 5, "`memory` needs a value, such as `memory 64M`"),
             ("overwrite please", 10, "nothing follows `overwrite`"),
             ("context vtid,nothing", 8, "no context field is called `nothing`"),
+            ("overwrite; snapshot on SIGSEGV", 23, "no snapshot can be taken on `SIGSEGV`"),
+            ("rotate often", 7, "`often` is no size"),
             ("clock sun", 6, "no clock is called `sun`"),
             ("format xml", 7, "no format is called `xml`; there are ctf1.8, ctf2"),
             ("@/nowhere/at/all", 0, "cannot read /nowhere/at/all"),

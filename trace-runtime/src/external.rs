@@ -7,14 +7,16 @@
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::journal;
-use crate::output::Directory;
+use crate::output::rotation::{Rotated, Rotation};
+use crate::output::{Directory, Sink};
 use crate::ring_buffer::{Holder, Losses, Purpose, Reader};
 use crate::storage::{JOURNAL, RINGS};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use trace_ctf::metadata::Format;
+use std::time::Duration;
+use trace_control::protocol::SessionPlan;
 use trace_ctf::schema as ctf;
 
 /// The consuming end of a session of another process.
@@ -50,12 +52,15 @@ pub struct Delivered {
 }
 
 impl Consumer {
-    /// Takes the rings in `session`, the directory of a session, and creates a trace of a form in `output`.
+    /// Takes the rings in `session`, the directory of a session, and creates in `output` the trace that its plan wants: its form, and when
+    /// it is cut.
     ///
     /// # Errors
     ///
     /// [`Error::is_io`]: they cannot be read, another process consumes them, or the trace cannot be created.
-    pub fn open(session: &Path, output: &Path, format: Format) -> Result<Consumer> {
+    pub fn open(session: &Path, output: &Path, plan: &SessionPlan) -> Result<Consumer> {
+        let format = plan.format.as_deref().and_then(|name| name.parse().ok()).unwrap_or_default();
+        let rotation = Rotation { size: plan.rotate, time: plan.rotate_ms.map(Duration::from_millis), quota: plan.quota };
         let (rings, journal) = (session.join(RINGS), session.join(JOURNAL));
         let file = File::options().read(true).write(true).open(&rings).map_err(|e| Error::io("cannot open", &rings, e))?;
         let journal::Contents { schema, origin, .. } = read_journal(&journal)?;
@@ -67,8 +72,13 @@ impl Consumer {
             Error::io("cannot take", &rings, io::Error::new(io::ErrorKind::ResourceBusy, problem))
         })?;
         // Events may have been recorded before now.
-        let sink = Directory::create(output, &schema.trace, format, Some(origin.begun_ns))?;
-        let delivery = Delivery::new(reader, schema.trace, false, Box::new(sink), None);
+        let begun_ns = origin.begun_ns;
+        let sink: Box<dyn Sink> = if rotation.is_wanted() {
+            Box::new(Rotated::create(output, &schema.trace, format, begun_ns, rotation)?)
+        } else {
+            Box::new(Directory::create(output, &schema.trace, format, Some(begun_ns))?)
+        };
+        let delivery = Delivery::new(reader, schema.trace, false, sink, None);
         let mut consumer = Consumer { delivery, journal, read: 0, described: HashSet::new(), holder };
         consumer.describe()?;
         Ok(consumer)

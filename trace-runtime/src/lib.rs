@@ -20,6 +20,7 @@ mod init;
 pub mod journal;
 mod key;
 mod metadata;
+mod occasion;
 mod output;
 mod per_image;
 mod plan;

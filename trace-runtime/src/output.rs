@@ -1,6 +1,7 @@
 //! Where packets go: a trace directory in CTF 1.8, or readable lines on stderr.
 
 mod resume;
+pub(crate) mod rotation;
 
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
@@ -97,6 +98,8 @@ pub(crate) struct Directory {
     format: Format,
     metadata: Appended,
     streams: HashMap<StreamId, StreamFile>,
+    /// Whether there is something beside what the consumer writes itself.
+    has_packets: bool,
 }
 
 impl Directory {
@@ -122,7 +125,8 @@ impl Directory {
             .append(format.head(trace).as_bytes())
             .map_err(|e| Error::io("cannot write the metadata of the trace", &file, e))?;
         made.0.clear();
-        Ok(Directory { path, directory, index, uuid: trace.uuid, origin_ns, format, metadata, streams: HashMap::new() })
+        let (uuid, streams) = (trace.uuid, HashMap::new());
+        Ok(Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: false })
     }
 }
 

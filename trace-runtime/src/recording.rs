@@ -9,6 +9,7 @@ use crate::delivery::{Delivery, Round};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Journal, Origin};
 use crate::metadata;
+use crate::output::rotation::Rotated;
 use crate::output::{Directory, Elsewhere, Sink};
 use crate::plan::{self, Wanted};
 use crate::print::Printer;
@@ -190,6 +191,9 @@ impl Recording {
             (None, Output::Elsewhere) => Box::new(Elsewhere),
             (None, Output::Trigger(source)) => Box::new(Follower::new(source.clone(), &trace)?),
             (None, _) => Box::new(Printer::new(&trace)?),
+            (Some(path), _) if builder.rotation.is_wanted() => {
+                Box::new(Rotated::create(path, &trace, builder.format, origin_ns, builder.rotation)?)
+            }
             (Some(path), _) => Box::new(Directory::create(path, &trace, builder.format, Some(origin_ns))?),
         };
         let reader =

@@ -23,7 +23,8 @@
 use crate::error::{Error, Kind, Result};
 use crate::external;
 use crate::journal;
-use crate::output::{Directory, Sink as _};
+use crate::output::rotation::{self, Rotated};
+use crate::output::{Directory, Sink};
 use crate::process;
 use crate::ring_buffer::{Holder, Losses, Purpose, Reader, STALE_NS};
 use crate::storage;
@@ -160,9 +161,15 @@ impl Remains {
             (None, None) => new_trace(&directory),
         };
         let (schema, origin) = (&journal.schema, &journal.origin);
-        let (sink, cut) = Directory::resume(&path, schema, origin.begun_ns)?;
+        let (sink, cut): (Box<dyn Sink>, u64) = if rotation::numbers(&path).is_empty() {
+            let (directory, cut) = Directory::resume(&path, schema, origin.begun_ns)?;
+            (Box::new(directory), cut)
+        } else {
+            let (traces, cut) = Rotated::resume(&path, schema, origin.begun_ns)?;
+            (Box::new(traces), cut)
+        };
         let end_ns = sink.told().iter().map(|(_, told)| told.end_ns).max().unwrap_or(0).max(origin.begun_ns);
-        let mut transfer = Transfer::new(reader, Front::of(&schema.trace), Span::Whole, Box::new(sink));
+        let mut transfer = Transfer::new(reader, Front::of(&schema.trace), Span::Whole, sink);
         transfer.deliver(!trace_registry::is_mutated!(recovery_tail_dropped), true)?;
         let end_ns = transfer.told().values().map(|told| told.end_ns).fold(end_ns, u64::max);
         transfer.close(end_ns)?;
@@ -240,15 +247,34 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     }
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        if entry.file_type()?.is_file() {
+        let kind = entry.file_type()?;
+        if kind.is_file() {
             std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+        } else if kind.is_dir() && entry.path().join("metadata").exists() {
+            copy_indexed(&entry.path(), &to.join(entry.file_name()))?;
         }
     }
     Ok(())
 }
 
-/// Writes the files of a trace to their disk.
+/// Copies one trace of several, with its indexes.
+fn copy_indexed(from: &Path, to: &Path) -> io::Result<()> {
+    for part in ["", "index"] {
+        std::fs::create_dir_all(to.join(part))?;
+        for entry in std::fs::read_dir(from.join(part))? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                std::fs::copy(entry.path(), to.join(part).join(entry.file_name()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the files of a trace, or of the last of several, to their disk.
 fn sync(path: &Path) -> io::Result<()> {
+    let last = rotation::numbers(path).last().map(|number| path.join(format!("{number:06}")));
+    let path = last.as_deref().unwrap_or(path);
     for directory in [path, &path.join("index")] {
         for entry in std::fs::read_dir(directory)? {
             File::open(entry?.path())?.sync_all()?;

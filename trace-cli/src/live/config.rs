@@ -69,6 +69,13 @@ struct Session {
     sensitive: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     follow: bool,
+    /// `panic`, or names of signals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    snapshot_on: Vec<String>,
+    rotate: Option<Size>,
+    /// In milliseconds.
+    rotate_ms: Option<u64>,
+    quota: Option<Size>,
     /// Where the trace goes; `None`: NAME-TIME.ringtrace where `config load` is called.
     output: Option<PathBuf>,
 }
@@ -113,6 +120,10 @@ impl Session {
             format: plan.format,
             sensitive: plan.sensitive,
             follow: plan.follow,
+            snapshot_on: plan.snapshot_on,
+            rotate: plan.rotate.map(Size::of),
+            rotate_ms: plan.rotate_ms,
+            quota: plan.quota.map(Size::of),
             output: plan.output,
         }
     }
@@ -138,6 +149,10 @@ impl Session {
             format: self.format.clone(),
             sensitive: self.sensitive,
             follow: self.follow,
+            snapshot_on: self.snapshot_on.clone(),
+            rotate: size(&self.rotate)?,
+            rotate_ms: self.rotate_ms,
+            quota: size(&self.quota)?,
             output: Some(output),
             bound: false,
             external: false,

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use trace_control::protocol::{Losses, SessionState};
-use trace_ctf::metadata::Format;
 use trace_runtime::Error;
 use trace_runtime::external::{Consumer, Delivered};
 
@@ -30,7 +29,7 @@ const LONGEST: Duration = Duration::from_millis(50);
 const PERIOD: Duration = Duration::from_secs(1);
 
 impl External {
-    pub(super) fn begin(process: &Process, state: &SessionState, output: &Path, format: Format) -> Result<External, Failure> {
+    pub(super) fn begin(process: &Process, state: &SessionState, output: &Path) -> Result<External, Failure> {
         let wrong = |what: String| Failure::Wrong(format!("{}: {what}", process.name()));
         let Some(rings) = &state.rings else {
             return Err(wrong("the rings have no name, so only the process itself can consume them".to_owned()));
@@ -39,7 +38,7 @@ impl External {
         let seen = rings.parent().unwrap_or(rings);
         let mounted = process.image.path.join(seen.file_name().unwrap_or_default());
         let directory = if mounted.join("rings").exists() { mounted } else { seen.to_owned() };
-        let consumer = Consumer::open(&directory, output, format).map_err(|error| wrong(chain(&error)))?;
+        let consumer = Consumer::open(&directory, output, &state.plan).map_err(|error| wrong(chain(&error)))?;
         let (delivered, is_over) = (Arc::<Mutex<Delivered>>::default(), Arc::<AtomicBool>::default());
         let thread = std::thread::spawn({
             let (delivered, is_over) = (delivered.clone(), is_over.clone());

@@ -143,7 +143,7 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
     }
     state.warnings.iter().for_each(|warning| complain(format_args!("warning: {}: {warning}", process.name())));
     let external = match arguments.external {
-        true => Some(External::begin(&process, &state, &output, arguments.options.format.unwrap_or_default())?),
+        true => Some(External::begin(&process, &state, &output)?),
         false => None,
     };
     Ok(Recorded { process, output, state, is_alive: true, external, is_external: arguments.external })

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::Zoned;
 use serde_json::json;
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Creates a session and starts it.
-    Create(Create),
+    Create(Box<Create>),
     /// Records again after `stop`, into the same trace.
     Start(Named),
     /// Stops recording. The trace is complete then; the rules and the rings stay.
@@ -101,6 +102,34 @@ pub(super) struct Options {
     /// Record child processes too, each into a directory of its own, DIR-PID.
     #[arg(long)]
     pub(super) follow: bool,
+
+    /// With --overwrite, take a snapshot whenever this happens: panic, or a signal such as SIGUSR2.
+    #[arg(long, value_name = "WHEN", value_delimiter = ',')]
+    pub(super) snapshot_on: Vec<String>,
+
+    /// Cut the recording into traces of this size (256M) or time (10min), numbered, each readable on its own.
+    #[arg(long, value_name = "SIZE|TIME", value_parser = rotate)]
+    pub(super) rotate: Option<Rotate>,
+
+    /// Remove the oldest of these traces when all have more bytes.
+    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "rotate")]
+    pub(super) quota: Option<u64>,
+}
+
+/// When a recording is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rotate {
+    Size(u64),
+    Time(Duration),
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn rotate(text: &str) -> Result<Rotate, String> {
+    let or_time = |problem| format!("{problem}; or a time, such as 10min");
+    units::duration(text).map(Rotate::Time).or_else(|_| units::size(text).map(Rotate::Size).map_err(or_time))
 }
 
 #[derive(Debug, clap::Args)]
@@ -138,6 +167,10 @@ impl Options {
             format: self.format.map(|format| format.name().to_owned()),
             sensitive: self.sensitive,
             follow: self.follow,
+            snapshot_on: self.snapshot_on.clone(),
+            rotate: self.rotate.and_then(|rotate| if let Rotate::Size(bytes) = rotate { Some(bytes) } else { None }),
+            rotate_ms: self.rotate.and_then(|rotate| if let Rotate::Time(time) = rotate { Some(time) } else { None }).map(millis),
+            quota: self.quota,
             output: None,
             bound: false,
             external: false,

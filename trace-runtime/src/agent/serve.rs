@@ -8,6 +8,8 @@ use crate::builder::{Builder, Clock};
 use crate::consumer;
 use crate::context::Context;
 use crate::error::{Chain, Error, Result};
+use crate::occasion::Occasion;
+use crate::output::rotation::Rotation;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::session::Session;
@@ -330,6 +332,10 @@ fn builder(plan: SessionPlan) -> std::result::Result<Builder, Refusal> {
         builder = builder.follow();
     }
     builder = builder.bound(plan.bound);
+    for name in &plan.snapshot_on {
+        builder = builder.save_on(Occasion::named(name).map_err(bad)?);
+    }
+    builder.rotation = Rotation { size: plan.rotate, time: plan.rotate_ms.map(Duration::from_millis), quota: plan.quota };
     if plan.external {
         builder = builder.consumed_elsewhere();
     } else if let Some(path) = plan.output {

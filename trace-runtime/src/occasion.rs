@@ -1,0 +1,225 @@
+//! Snapshots that nobody asks for at the moment: on a signal, on a panic.
+//!
+//! Nothing is installed unless a session wants it, and what the program had installed is run too. The signal's handler stores a
+//! bit and wakes a thread, which takes the snapshots; the panic hook has a thread take them and waits for it, since the process
+//! may be about to abort.
+//!
+//! A handler that the program installs afterwards replaces ours, unless it chains as well.
+#![expect(unsafe_code, reason = "installs handlers of signals")]
+
+use crate::attach;
+use crate::error::{Chain, Error, Result};
+use crate::process::{self, Process};
+use crate::rcu::lock;
+use crate::recording::Recording;
+use crate::report;
+use crate::snapshot::Wanted;
+use crate::sys;
+use rustix::thread::futex;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, Once};
+use std::time::{Duration, Instant};
+use trace_registry::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// When a session is to be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Occasion {
+    /// The process gets this signal.
+    Signal(i32),
+    /// A thread panics, outside of probes.
+    Panic,
+}
+
+/// Signals that may be asked for by name; signal(7).
+const SIGNALS: [(&str, i32); 10] = [
+    ("SIGUSR1", signal_hook::consts::SIGUSR1),
+    ("SIGUSR2", signal_hook::consts::SIGUSR2),
+    ("SIGHUP", signal_hook::consts::SIGHUP),
+    ("SIGINT", signal_hook::consts::SIGINT),
+    ("SIGQUIT", signal_hook::consts::SIGQUIT),
+    ("SIGTERM", signal_hook::consts::SIGTERM),
+    ("SIGALRM", signal_hook::consts::SIGALRM),
+    ("SIGCONT", signal_hook::consts::SIGCONT),
+    ("SIGURG", signal_hook::consts::SIGURG),
+    ("SIGWINCH", signal_hook::consts::SIGWINCH),
+];
+/// Those whose default action is to end the process: with a handler they would not.
+const ENDING: [i32; 4] =
+    [signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT, signal_hook::consts::SIGTERM];
+
+impl Occasion {
+    /// Reads `SIGUSR2` or `panic`.
+    pub(crate) fn named(name: &str) -> std::result::Result<Occasion, String> {
+        if name == "panic" {
+            return Ok(Occasion::Panic);
+        }
+        let found = SIGNALS.into_iter().find(|(known, _)| *known == name || known[3..] == *name);
+        let names = || SIGNALS.map(|(name, _)| name).join(", ");
+        let (_, number) = found.ok_or_else(|| format!("no snapshot can be taken on `{name}`, but on panic, {}", names()))?;
+        Ok(Occasion::Signal(number))
+    }
+
+    pub(crate) fn name(self) -> String {
+        match self {
+            Occasion::Panic => "panic".to_owned(),
+            Occasion::Signal(number) => {
+                let known = SIGNALS.into_iter().find(|(_, known)| *known == number);
+                known.map_or_else(|| format!("signal {number}"), |(name, _)| name.to_owned())
+            }
+        }
+    }
+}
+
+/// Sees to it that sessions are saved on these occasions from now on.
+///
+/// # Errors
+///
+/// [`Error::is_io`]: the signal cannot have a handler, or the thread does not start.
+pub(crate) fn watch(occasions: &[Occasion]) -> Result<()> {
+    for occasion in occasions {
+        match *occasion {
+            Occasion::Signal(number) => watch_signal(number)?,
+            Occasion::Panic => watch_panics(),
+        }
+    }
+    Ok(())
+}
+
+/// Signals that came and are not looked at, bit by number.
+static CAME: AtomicU64 = AtomicU64::new(0);
+/// What the thread sleeps on: changes with each signal.
+static BELL: AtomicU32 = AtomicU32::new(0);
+
+fn watch_signal(number: i32) -> Result<()> {
+    static WATCHED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+    let mut watched = lock(&WATCHED);
+    let cannot = |e: io::Error| Error::io("cannot take snapshots on", Occasion::Signal(number).name(), e);
+    if !(1..64).contains(&number) || signal_hook::consts::FORBIDDEN.contains(&number) {
+        return Err(cannot(io::Error::new(io::ErrorKind::InvalidInput, "it cannot have a handler")));
+    }
+    // A forked child has the handlers, and no thread of ours.
+    static THREAD_OF: AtomicU32 = AtomicU32::new(0);
+    if THREAD_OF.swap(std::process::id(), Ordering::Relaxed) != std::process::id() {
+        let body = || {
+            sys::mark_thread_untraced();
+            attend();
+        };
+        sys::spawn_with_signals_blocked("ringtrace-sig", body).map_err(cannot)?;
+    }
+    if watched.contains(&number) {
+        return Ok(());
+    }
+    let action = move || {
+        if process::get().is_some_and(Process::is_alive) {
+            // Release: pairs with the Acquire in `attend`: the bit comes before the bell.
+            CAME.fetch_or(1 << number, Ordering::Relaxed);
+            BELL.fetch_add(1, Ordering::Release);
+            // It does not fail. No errno is touched: a raw system call.
+            let _ = futex::wake(&BELL, futex::Flags::PRIVATE, 1);
+        }
+    };
+    // SAFETY: the action is async-signal-safe: it loads, stores and makes one system call.
+    unsafe { signal_hook::low_level::register(number, action) }.map_err(cannot)?;
+    if ENDING.contains(&number) {
+        // As without us: what the program has not taken itself ends it, after the snapshot.
+        report::say(format_args!("{} no longer ends the program, but takes a snapshot", Occasion::Signal(number).name()));
+    }
+    watched.insert(number);
+    Ok(())
+}
+
+/// The thread that takes snapshots on signals.
+fn attend() {
+    loop {
+        let bell = BELL.load(Ordering::Acquire);
+        let came = CAME.swap(0, Ordering::Relaxed);
+        for number in (1..64).filter(|number| came >> number & 1 != 0) {
+            let occasion = Occasion::Signal(number);
+            save(occasion, &occasion.name());
+        }
+        if came == 0 {
+            // Woken for nothing, it looks again.
+            let _ = futex::wait(&BELL, futex::Flags::PRIVATE, bell, None);
+        }
+    }
+}
+
+/// So long a panic waits for its snapshots.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Panics that are caught again and again are saved so often.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+fn watch_panics() {
+    static ONCE: Once = Once::new();
+    if std::thread::panicking() {
+        return; // the hook cannot be changed now; the next session does it
+    }
+    ONCE.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            // First: the message may end the process.
+            let place = info.location().map_or_else(String::new, |at| format!(" at {at}"));
+            on_panic(format!("panic{place}"));
+            previous(info);
+        }));
+    });
+}
+
+fn on_panic(reason: String) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let is_ours = process::get().is_some_and(Process::is_alive) && process::may_wait("").is_ok();
+    if !is_ours || !wanting(Occasion::Panic).any(|session| session.is_recording()) {
+        return; // a probe's own panic is contained, and counted
+    }
+    {
+        let mut last = lock(&LAST);
+        if last.is_some_and(|last| last.elapsed() < BETWEEN) {
+            return;
+        }
+        *last = Some(Instant::now());
+    }
+    let (sender, done) = channel();
+    let body = move || {
+        sys::mark_thread_untraced();
+        save(Occasion::Panic, &reason);
+        let _ = sender.send(()); // nobody waits so long
+    };
+    if sys::spawn_with_signals_blocked("ringtrace-snap", body).is_ok() {
+        // The thread that panics may hold what a snapshot needs, so not for ever.
+        let _ = done.recv_timeout(PATIENCE);
+    }
+}
+
+fn wanting(occasion: Occasion) -> impl Iterator<Item = Arc<Recording>> {
+    let sessions: Vec<_> = attach::sessions().iter().filter(|s| s.builder.snapshot_on.contains(&occasion)).cloned().collect();
+    sessions.into_iter()
+}
+
+/// Saves the sessions that want it.
+fn save(occasion: Occasion, reason: &str) {
+    for session in wanting(occasion) {
+        match session.snapshot(Wanted { reason, last: None, keep: session.builder.keep }) {
+            Ok(receipt) => {
+                report::say(format_args!("{} events of {} in {}", receipt.events, session.name, receipt.path.display()))
+            }
+            Err(error) => report::say(format_args!("no snapshot of {}: {}", session.name, Chain(&error))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occasions_have_names() {
+        for name in ["panic", "SIGUSR2", "SIGTERM"] {
+            assert_eq!(Occasion::named(name).map(Occasion::name).as_deref(), Ok(name));
+        }
+        assert_eq!(Occasion::named("USR1"), Occasion::named("SIGUSR1"));
+        let error = Occasion::named("SIGSEGV").expect_err("it ends the program");
+        assert!(error.contains("`SIGSEGV`") && error.contains("SIGUSR2"), "{error}");
+    }
+}
