@@ -45,7 +45,7 @@ fn consumer() {
         return;
     }
     let session = std::env::var_os("RINGTRACE_TEST_SESSION").expect("a session");
-    let mut consumer = Consumer::open(Path::new(&session), Path::new("first"), Default::default()).expect("nobody has them");
+    let mut consumer = Consumer::open(Path::new(&session), Path::new("first"), &Default::default()).expect("nobody has them");
     for _ in orders() {
         consumer.round(true).expect("it is written");
         println!("done");
@@ -138,11 +138,11 @@ fn a_consumer_that_is_killed_is_succeeded_by_the_next() {
     drop(first); // kills it
     let second = place.here().join("second");
     // Its claim holds until it has not been seen for a while. Then what it did not deliver is the next one's.
-    let refused = Consumer::open(session, &second, Default::default()).expect_err("the claim is fresh");
+    let refused = Consumer::open(session, &second, &Default::default()).expect_err("the claim is fresh");
     assert!(refused.is_io(), "{refused}");
     let mut successor = None;
     eventually("the claim is stale", || {
-        successor = Consumer::open(session, &second, Default::default()).ok();
+        successor = Consumer::open(session, &second, &Default::default()).ok();
         successor.is_some()
     });
     let mut successor = successor.expect("it is there");

@@ -105,7 +105,11 @@ impl Remains {
             return busy(why);
         }
         let journal_path = directory.join(storage::JOURNAL);
-        let bytes = std::fs::read(&journal_path).map_err(|e| Error::io("cannot recover", &journal_path, e))?;
+        let bytes = match std::fs::read(&journal_path) {
+            // Ended between the two files: an empty journal.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(|e| Error::io("cannot recover", &journal_path, e))?,
+        };
         let Some(journal) = journal::read(&bytes, &journal_path)? else {
             return Ok(Remains { directory: directory.to_owned(), rings, recorded: None });
         };
