@@ -1,8 +1,9 @@
-//! Append, close and open in the ring of one CPU, and a reader on another.
+//! Append, close and open in the ring of one CPU or of one thread, and a reader on another.
 //!
 //! Two sub-buffers of four cells: the opening, and two records of one cell (a third would end where its sub-buffer ends). Two
 //! threads append two or three records each. They share the CPU and change to another, at any instruction; a thread that runs
-//! aborts the sequence of the other, as a signal handler does. Stores lie in the CPU's store buffer first. The reader takes what
+//! aborts the sequence of the other, as a signal handler does. By thread, the two are the thread and its handler, which change the
+//! CPU together and go on there, in the same ring. Stores lie in the CPU's store buffer first. The reader takes what
 //! is committed, also of a sub-buffer that is still open, and compares it with the order of the commits.
 
 use crate::explorer::{Model, Next, StoreBuffer};
@@ -28,6 +29,8 @@ pub enum Mutation {
     CopyNotChecked,
     /// Open writes before it compares the position.
     OpenNotCompared,
+    /// By thread: two threads have the ring at once.
+    NumberGivenTwice,
 }
 
 const SUB_BUFFER: u8 = 4;
@@ -43,6 +46,8 @@ const RECORDS: [u8; 2] = [3, 2];
 pub struct Append {
     /// Overwrite mode; else discard mode.
     pub overwrites: bool,
+    /// The ring is a thread's; else that of a CPU.
+    pub by_thread: bool,
     /// What is wrong.
     pub mutation: Option<Mutation>,
 }
@@ -184,23 +189,24 @@ impl Append {
         let mut state = before.clone();
         let on_cpu = state.writers[who].on_cpu;
         let buffer = usize::from(!on_cpu);
-        if on_cpu && state.running != who as u8 {
-            state.drain(0);
+        if (on_cpu || self.by_thread) && state.running != who as u8 {
+            state.drain(buffer);
             state.running = who as u8;
             let other = &mut state.writers[1 - who];
-            if other.on_cpu {
+            if other.on_cpu == on_cpu {
                 self.interrupt(other);
             }
         }
         let Writer { at, done, seen, .. } = state.writers[who].clone();
-        if at == At::Done || at == At::Look && !on_cpu || !state.buffers[buffer].has_room() {
+        if at == At::Done || at == At::Look && !on_cpu && !self.by_thread || !state.buffers[buffer].has_room() {
             return; // elsewhere it has a ring of its own
         }
         let record = who as u8 * 16 + done + 1;
         let (position, records, _) = seen;
         let now = state.order.len() as u8 + 1;
         let sub_buffer = |position: u8| position / SUB_BUFFER % SUB_BUFFERS;
-        let is_here = |state: &State| (on_cpu || self.is(Mutation::IndexNotCompared)) && state.load_commit(buffer).0 == position;
+        let is_ours = on_cpu || self.by_thread || self.is(Mutation::IndexNotCompared);
+        let is_here = |state: &State| is_ours && state.load_commit(buffer).0 == position;
         let next = match at {
             At::Look => {
                 state.writers[who].seen = state.load_commit(buffer);
@@ -392,10 +398,12 @@ impl Model for Append {
             self.write(state, who, step);
             if state.writers[who].at != At::Done {
                 let mut moved = state.clone();
-                let writer = &mut moved.writers[who];
-                let from = usize::from(!writer.on_cpu);
-                writer.on_cpu ^= true;
-                self.interrupt(writer);
+                let from = usize::from(!state.writers[who].on_cpu);
+                let is_alone = !self.by_thread || self.is(Mutation::NumberGivenTwice);
+                for (_, writer) in moved.writers.iter_mut().enumerate().filter(|(w, _)| *w == who || !is_alone) {
+                    writer.on_cpu ^= true;
+                    self.interrupt(writer);
+                }
                 moved.drain(from);
                 step(Ok(moved));
             }

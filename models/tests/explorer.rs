@@ -35,8 +35,8 @@ fn mutations_of_the_read_side_are_found() {
 
 #[test]
 fn append_holds() {
-    for overwrites in [false, true] {
-        holds("append", &Append { overwrites, mutation: None });
+    for (overwrites, by_thread) in [(false, false), (true, false), (false, true), (true, true)] {
+        holds("append", &Append { overwrites, by_thread, mutation: None });
     }
 }
 
@@ -46,6 +46,13 @@ fn mutations_of_the_append_are_found() {
     let both = [Unrestarted, IndexNotCompared, PositionBeforeBytes, StampOutsideCommit, RecordToTheEnd, DescriptorAfterCommit];
     let cases = both.iter().flat_map(|m| [(false, *m), (true, *m)]);
     for (overwrites, mutation) in cases.chain([(false, ConsumedIgnored), (true, CopyNotChecked), (false, OpenNotCompared)]) {
-        is_found(&format!("append, overwrites: {overwrites}, {mutation:?}"), &Append { overwrites, mutation: Some(mutation) });
+        let model = Append { overwrites, by_thread: false, mutation: Some(mutation) };
+        is_found(&format!("append, overwrites: {overwrites}, {mutation:?}"), &model);
+    }
+    for mutation in
+        [Unrestarted, PositionBeforeBytes, StampOutsideCommit, RecordToTheEnd, DescriptorAfterCommit, NumberGivenTwice]
+    {
+        let model = Append { overwrites: false, by_thread: true, mutation: Some(mutation) };
+        is_found(&format!("append by thread, {mutation:?}"), &model);
     }
 }

@@ -89,7 +89,7 @@ struct Outcome {
 fn read(arguments: &Arguments) -> Result<bool> {
     // A mutation of the probe lists or of the fallback region is looked for there.
     let breaks = |what: &str| arguments.mutation.as_ref().is_none_or(|name| name.starts_with(what));
-    let is_concerned = |s: &&Scenario| arguments.mutation.is_none() || breaks("fallback_") != s.is_sequenced;
+    let is_concerned = |s: &&Scenario| arguments.mutation.is_none() || breaks("fallback_") == s.is_fallback();
     let scenarios: Vec<&Scenario> = SCENARIOS.iter().filter(|s| s.is_available()).filter(is_concerned).collect();
     let scenarios = if arguments.mutation.is_some() && breaks("list_") { Vec::new() } else { scenarios };
     let parts = scenarios.len() as u64 + 1;

@@ -11,10 +11,10 @@ use trace_runtime::clock::Clock;
 use trace_runtime::ring_buffer::{Appender, Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement};
 
 /// A configuration by numbers.
-pub(crate) struct Of<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool>;
+pub(crate) struct Of<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const PLACEMENT: u8>;
 
-impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool> Config
-    for Of<OVERWRITE, CLOCK, LARGE, BY_CID>
+impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const PLACEMENT: u8> Config
+    for Of<OVERWRITE, CLOCK, LARGE, PLACEMENT>
 {
     const MODE: Mode = if OVERWRITE { Mode::Overwrite } else { Mode::Discard };
     const CLOCK: ClockKind = match CLOCK {
@@ -23,7 +23,12 @@ impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bo
         _ => ClockKind::Os,
     };
     const HEADER: HeaderKind = if LARGE { HeaderKind::Large } else { HeaderKind::Compact };
-    const PLACEMENT: Placement = if BY_CID { Placement::MmCid } else { Placement::Cpu };
+    const PLACEMENT: Placement = match PLACEMENT {
+        0 => Placement::Cpu,
+        1 => Placement::MmCid,
+        2 => Placement::Thread,
+        _ => Placement::Global,
+    };
 }
 
 /// What a writing process is given.
@@ -57,6 +62,8 @@ struct Writer<C: Config> {
     counts: &'static Counts,
 }
 
+/// Events that one thread records, where buffers are those of threads.
+const PORTION: u64 = 50_000;
 /// Most bytes of a payload in words.
 const WORDS: usize = 24;
 
@@ -110,12 +117,31 @@ impl<C: Config> Writer<C> {
         while child > 0 && unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } != child {}
     }
 
-    fn thread(&self, stream: usize, events: u64) {
+    /// Writes a stream from as many threads, one after the other, as take buffers from each other; else from one.
+    fn stream(&self, stream: usize, events: u64) {
+        let portion = if C::PLACEMENT == Placement::Thread { PORTION } else { u64::MAX };
         let (mut number, mut recorded) = (0, 0);
         while recorded < events {
-            number += 1;
+            let until = events.min(recorded.saturating_add(portion));
+            if until == events {
+                self.write_until(stream, until, &mut number, &mut recorded);
+            } else {
+                let counts = (&mut number, &mut recorded);
+                std::thread::scope(|scope| {
+                    let thread = scope.spawn(|| self.write_until(stream, until, counts.0, counts.1));
+                    // It ends badly with the process only.
+                    let _ = thread.join();
+                });
+            }
+        }
+    }
+
+    fn write_until(&self, stream: usize, events: u64, number: &mut u64, recorded: &mut u64) {
+        while *recorded < events {
+            *number += 1;
+            let number = *number;
             let outcome = self.write(stream, number);
-            recorded += u64::from(outcome == Outcome::Recorded);
+            *recorded += u64::from(outcome == Outcome::Recorded);
             if outcome != Outcome::Recorded || number % 8192 == stream as u64 {
                 std::thread::yield_now(); // migrations, and sequences that are preempted elsewhere
             }
@@ -164,8 +190,7 @@ pub(crate) fn timer(handler: extern "C" fn(libc::c_int), interval_us: i64) {
 
 /// Writes what the task asks for.
 pub(crate) fn write<C: Config>(task: Task) -> Result<()> {
-    let cpus: Vec<u32> = (0..task.geometry.buffers).collect();
-    let channel = Channel::<C>::create(task.ring, task.geometry, &cpus, Clock::process()).context("a channel")?;
+    let channel = Channel::<C>::in_file(task.ring, task.geometry).context("a channel")?;
     let generation = channel.core().generation();
     let appenders = std::array::from_fn(|len| channel.core().appender(generation, 1, false, len));
     let writer = Writer { channel, appenders, counts: task.counts };
@@ -177,7 +202,7 @@ pub(crate) fn write<C: Config>(task: Task) -> Result<()> {
         let threads: Vec<_> = (0..THREADS)
             .map(|stream| {
                 let writer = &writer;
-                scope.spawn(move || writer.thread(stream, task.events / THREADS as u64))
+                scope.spawn(move || writer.stream(stream, task.events / THREADS as u64))
             })
             .collect();
         while threads.iter().any(|t| !t.is_finished()) {
@@ -197,20 +222,18 @@ pub(crate) fn write<C: Config>(task: Task) -> Result<()> {
 /// The size of the rings, and the function that writes into them, of one configuration.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    pub(crate) is_sequenced: bool,
-    pub(crate) by_cid: bool,
+    pub(crate) placement: Placement,
     write: fn(Task) -> Result<()>,
 }
 
 macro_rules! scenarios {
-    ($($name:literal $overwrite:literal $clock:literal $large:literal $by_cid:literal $sequenced:literal;)*) => {
+    ($($name:literal $overwrite:literal $clock:literal $large:literal $placement:literal;)*) => {
         &[$(Scenario {
             name: $name,
-            is_sequenced: $sequenced,
-            by_cid: $by_cid,
+            placement: <Of<$overwrite, $clock, $large, $placement> as Config>::PLACEMENT,
             write: |task| match Clock::process().is_counter() {
-                true => write::<Of<$overwrite, $clock, $large, $by_cid>>(task),
-                false => write::<Of<$overwrite, 2, $large, $by_cid>>(task),
+                true => write::<Of<$overwrite, $clock, $large, $placement>>(task),
+                false => write::<Of<$overwrite, 2, $large, $placement>>(task),
             },
         }),*]
     };
@@ -218,18 +241,25 @@ macro_rules! scenarios {
 
 /// The configurations that are tested.
 pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
-    // name                    overwrite clock large by concurrency ID  sequences
-    "discard, by CPU"                false 0 false false true;
-    "overwrite, by CPU"              true  0 true  false true;
-    "discard, by mm_cid"             false 1 true  true  true;
-    "overwrite, by mm_cid"           true  0 false true  true;
-    "discard, fallback region"       false 0 false false false;
-    "overwrite, fallback region"     true  0 false false false;
+    // name                    overwrite clock large placement
+    "discard, by CPU"                false 0 false 0;
+    "overwrite, by CPU"              true  0 true  0;
+    "discard, by mm_cid"             false 1 true  1;
+    "overwrite, by mm_cid"           true  0 false 1;
+    "discard, by thread"             false 0 true  2;
+    "overwrite, by thread"           true  1 false 2;
+    "discard, fallback region"       false 0 false 3;
+    "overwrite, fallback region"     true  0 false 3;
 };
 
 impl Scenario {
     pub(crate) fn is_available(&self) -> bool {
-        !self.by_cid || Placement::MmCid.is_available()
+        self.placement.is_available()
+    }
+
+    /// Whether the fallback region takes everything.
+    pub(crate) fn is_fallback(&self) -> bool {
+        self.placement == Placement::Global
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -237,8 +267,13 @@ impl Scenario {
             .ok()
             .and_then(|s| s.trim().rsplit(['-', ',']).next().and_then(|n| n.parse::<u32>().ok()))
             .map_or(64, |last| last + 1);
-        let buffers = if self.is_sequenced { cpus } else { 0 };
-        let fallback = if self.is_sequenced { 1 << 20 } else { 64 << 10 };
+        let buffers = match self.placement {
+            Placement::Cpu | Placement::MmCid => cpus,
+            // At times a thread finds none, and shares the fallback region.
+            Placement::Thread => THREADS as u32 + 2,
+            Placement::Global => 0,
+        };
+        let fallback = if self.is_fallback() { 64 << 10 } else { 1 << 20 };
         Geometry { buffers, sub_buffer: 16 << 10, sub_buffers: 8, fallback }
     }
 

@@ -36,6 +36,7 @@ mutations! {
     position_before_bytes: "the position is published before the bytes";
     generation_not_compared: "the sequence does not compare the generation";
     index_read_before: "the index of the buffer is read before the sequence";
+    number_given_twice: "by thread: a number is taken from a thread that has not ended";
     record_to_the_end: "a record may end where its sub-buffer ends";
     consumed_ignored: "discard mode: a sub-buffer is opened over one that is not consumed";
     descriptor_after_commit: "what close says of a sub-buffer is stored after its commit";

@@ -127,7 +127,8 @@ pub(crate) struct Plan {
     pub(crate) mode: Mode,
     pub(crate) clock: ClockKind,
     pub(crate) header: HeaderKind,
-    pub(crate) placement: Placement,
+    /// By concurrency ID in place of CPU. The streams of a trace are those of CPUs, so nothing else is to be chosen.
+    pub(crate) by_cid: bool,
 }
 
 /// One of the configurations that a [`Plan`] can choose.
@@ -152,15 +153,12 @@ macro_rules! with_config {
     ($plan:expr, $C:ident => $body:expr) => {{
         macro_rules! placement {
             ($overwrite:literal, $clock:literal, $large:literal) => {
-                match $plan.placement {
-                    Placement::Cpu => {
-                        type $C = Chosen<$overwrite, $clock, $large, false>;
-                        $body
-                    }
-                    Placement::MmCid => {
-                        type $C = Chosen<$overwrite, $clock, $large, true>;
-                        $body
-                    }
+                if $plan.by_cid {
+                    type $C = Chosen<$overwrite, $clock, $large, true>;
+                    $body
+                } else {
+                    type $C = Chosen<$overwrite, $clock, $large, false>;
+                    $body
                 }
             };
         }

@@ -1,7 +1,7 @@
 //! How a session's memory is divided: arithmetic only.
 
 use crate::error::{Kind, Result};
-use crate::ring_buffer::{Geometry, Placement};
+use crate::ring_buffer::Geometry;
 
 /// Smallest sub-buffer, in bytes.
 pub(crate) const SUB_BUFFER_MIN: u32 = 4 << 10;
@@ -29,12 +29,12 @@ pub(crate) struct Wanted {
     pub(crate) has_cid: bool,
 }
 
-/// Divides the memory.
+/// Divides the memory. Returns the sizes, and whether the rings are indexed by concurrency ID in place of CPU.
 ///
 /// # Errors
 ///
 /// [`Error::is_memory`](crate::Error::is_memory) where a ring would have less than two sub-buffers; the message shows the arithmetic.
-pub(crate) fn divide(wanted: Wanted) -> Result<(Geometry, Placement)> {
+pub(crate) fn divide(wanted: Wanted) -> Result<(Geometry, bool)> {
     let Wanted { memory, sub_buffer, cpus, has_cid } = wanted;
     if let Some(size) = sub_buffer.filter(|s| !s.is_power_of_two() || !(SUB_BUFFER_MIN..=SUB_BUFFER_MAX).contains(s)) {
         return Err(Kind::Memory(format!(
@@ -48,10 +48,7 @@ pub(crate) fn divide(wanted: Wanted) -> Result<(Geometry, Placement)> {
         if fallback < 2 * smallest {
             return Err(too_small(memory, 1, smallest, OVERHEAD));
         }
-        return Ok((
-            Geometry { buffers: 0, sub_buffer: SUB_BUFFER_MIN, sub_buffers: 2, fallback: fallback as u32 },
-            Placement::Cpu,
-        ));
+        return Ok((Geometry { buffers: 0, sub_buffer: SUB_BUFFER_MIN, sub_buffers: 2, fallback: fallback as u32 }, false));
     }
     let fallback = power_of_two_in(memory / 16).clamp(16 << 10, 1 << 20);
     let reserved = fallback + OVERHEAD;
@@ -71,7 +68,7 @@ pub(crate) fn divide(wanted: Wanted) -> Result<(Geometry, Placement)> {
         sub_buffers: power_of_two_in(share / (size + DESCRIPTOR)).clamp(2, 1 << 16) as u32,
         fallback: fallback as u32,
     };
-    Ok((geometry, if by_cid { Placement::MmCid } else { Placement::Cpu }))
+    Ok((geometry, by_cid))
 }
 
 /// The largest power of two that is not above `n`; 0 for 0.
@@ -125,8 +122,8 @@ mod tests {
     #[test]
     fn many_cpus_with_little_memory_share_rings_by_concurrency_id() {
         let wanted = Wanted { memory: 16 << 20, sub_buffer: None, cpus: 384, has_cid: true };
-        let (geometry, placement) = divide(wanted).expect("it fits");
-        assert!(matches!(placement, Placement::MmCid));
+        let (geometry, by_cid) = divide(wanted).expect("it fits");
+        assert!(by_cid);
         assert!((16..=32).contains(&geometry.buffers), "{geometry:?}");
     }
 }

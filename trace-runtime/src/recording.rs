@@ -87,7 +87,7 @@ impl Recording {
         mut warnings: Vec<String>,
     ) -> Result<Recording> {
         let sequences = trace_registry::sys::cpu_id() != u32::MAX;
-        let (geometry, placement) = plan::divide(Wanted {
+        let (geometry, by_cid) = plan::divide(Wanted {
             memory: builder.memory,
             sub_buffer: builder.sub_buffer,
             cpus: if sequences { process.cpus.len() as u32 } else { 0 },
@@ -115,7 +115,7 @@ impl Recording {
             },
             // IDs beyond a compact header's, of classes that are enabled later, take the extended form.
             header: if classes <= 31 { HeaderKind::Compact } else { HeaderKind::Large },
-            placement,
+            by_cid,
         };
         let (storage, warning) = match builder.output {
             // What a trigger has seen is worth nothing without the process.
@@ -162,10 +162,7 @@ impl Recording {
     ) -> Result<(Channel, Delivery, Option<PathBuf>)> {
         let at = storage.rings_path().unwrap_or_else(|| PathBuf::from("memfd"));
         // By concurrency ID the first numbers are used first, so the rings are those.
-        let indices: Vec<u32> = match plan.placement {
-            Placement::Cpu => process.cpus.clone(),
-            Placement::MmCid => (0..geometry.buffers).collect(),
-        };
+        let indices = if plan.by_cid { (0..geometry.buffers).collect() } else { process.cpus.clone() };
         let indices = &indices[..geometry.buffers as usize];
         let core = plan.create(&storage.rings, geometry, indices, process.clock);
         let core = core.map_err(|e| Error::io("cannot map ring buffers in", &at, e))?;

@@ -5,7 +5,7 @@
 
 mod ring_support;
 
-use ring_support::{NO_CLOCK, ORDERED, Of, RAW, cpus, has_sequences, pin};
+use ring_support::{BY_CID, BY_CPU, NO_CLOCK, ORDERED, Of, RAW, cpus, has_sequences, pin};
 use std::hint::black_box;
 use std::time::Instant;
 use trace_registry::field::Piece;
@@ -53,7 +53,7 @@ fn append_cost<C: Config>(name: &str, lengths: &[usize]) -> f64 {
 fn an_append_costs_about_the_stamp() {
     pin();
     if !Clock::process().is_counter() || !has_sequences() {
-        append_cost::<Of<true, { ring_support::OS }, false, false>>("by the OS clock", &[8]);
+        append_cost::<Of<true, { ring_support::OS }, false, BY_CPU>>("by the OS clock", &[8]);
         return;
     }
     #[cfg(target_arch = "x86_64")]
@@ -65,14 +65,14 @@ fn an_append_costs_about_the_stamp() {
                 black_box(unsafe { core::arch::x86_64::_rdtsc() });
             }
         });
-        let raw = append_cost::<Of<true, RAW, false, false>>("raw", &[8]);
+        let raw = append_cost::<Of<true, RAW, false, BY_CPU>>("raw", &[8]);
         println!("{:<44} {:7.2}", "ratio", raw / counter);
     }
     if trace_runtime::ring_buffer::Placement::MmCid.is_available() {
-        append_cost::<Of<true, RAW, false, true>>("raw, by concurrency ID", &[8]);
+        append_cost::<Of<true, RAW, false, BY_CID>>("raw, by concurrency ID", &[8]);
     }
-    append_cost::<Of<true, RAW, true, false>>("raw, large header", &[8]);
-    append_cost::<Of<true, RAW, false, false>>("raw", &[12, 35]);
-    append_cost::<Of<true, ORDERED, false, false>>("ordered", &[8]);
-    append_cost::<Of<true, NO_CLOCK, false, false>>("without a clock", &[8]);
+    append_cost::<Of<true, RAW, true, BY_CPU>>("raw, large header", &[8]);
+    append_cost::<Of<true, RAW, false, BY_CPU>>("raw", &[12, 35]);
+    append_cost::<Of<true, ORDERED, false, BY_CPU>>("ordered", &[8]);
+    append_cost::<Of<true, NO_CLOCK, false, BY_CPU>>("without a clock", &[8]);
 }

@@ -9,7 +9,7 @@
 
 mod ring_support;
 
-use ring_support::{NO_CLOCK, OS, Of, RAW};
+use ring_support::{BY_CPU, NO_CLOCK, OS, Of, RAW};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
@@ -43,11 +43,11 @@ const fn geometry(buffers: u32, fallback: u32) -> Geometry {
 }
 
 const CASES: [Case; 5] = [
-    Case { name: "discard", write: write::<Of<false, RAW, false, false>>, geometry: geometry(1, 0), watched: 3 },
-    Case { name: "overwrite", write: write::<Of<true, RAW, true, false>>, geometry: geometry(1, 0), watched: 3 },
-    Case { name: "overwrite, OS clock", write: write::<Of<true, OS, false, false>>, geometry: geometry(1, 0), watched: 3 },
-    Case { name: "discard, no clock", write: write::<Of<false, NO_CLOCK, false, false>>, geometry: geometry(1, 0), watched: 3 },
-    Case { name: "fallback region", write: write::<Of<true, OS, false, false>>, geometry: geometry(0, 8192), watched: 1 },
+    Case { name: "discard", write: write::<Of<false, RAW, false, BY_CPU>>, geometry: geometry(1, 0), watched: 3 },
+    Case { name: "overwrite", write: write::<Of<true, RAW, true, BY_CPU>>, geometry: geometry(1, 0), watched: 3 },
+    Case { name: "overwrite, OS clock", write: write::<Of<true, OS, false, BY_CPU>>, geometry: geometry(1, 0), watched: 3 },
+    Case { name: "discard, no clock", write: write::<Of<false, NO_CLOCK, false, BY_CPU>>, geometry: geometry(1, 0), watched: 3 },
+    Case { name: "fallback region", write: write::<Of<true, OS, false, BY_CPU>>, geometry: geometry(0, 8192), watched: 1 },
 ];
 
 /// The payload of an event, and its event ID.

@@ -4,14 +4,14 @@
 
 mod ring_support;
 
-use ring_support::{OS, Of, RAW, cpus};
+use ring_support::{BY_CID, BY_CPU, OS, Of, RAW, cpus};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trace_runtime::clock::Clock;
 use trace_runtime::ring_buffer::{Channel, Geometry, Outcome, Packet, Purpose, Reader};
 
-type Discard = Of<false, OS, false, false>;
+type Discard = Of<false, OS, false, BY_CPU>;
 const PATH: &str = "RING_PROCESS_PATH";
 
 fn geometry() -> Geometry {
@@ -190,9 +190,9 @@ fn a_forked_child_is_refused_and_the_parents_ring_untouched() {
     }
     forked::<Discard>();
     if Clock::process().is_counter() {
-        forked::<Of<true, RAW, true, false>>();
+        forked::<Of<true, RAW, true, BY_CPU>>();
         if trace_runtime::ring_buffer::Placement::MmCid.is_available() {
-            forked::<Of<false, RAW, false, true>>();
+            forked::<Of<false, RAW, false, BY_CID>>();
         }
     }
 }

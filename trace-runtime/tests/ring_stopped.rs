@@ -5,13 +5,13 @@
 
 mod ring_support;
 
-use ring_support::{OS, Of, decode, file};
+use ring_support::{BY_CPU, OS, Of, decode, file};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use trace_runtime::clock::Clock;
 use trace_runtime::ring_buffer::{Channel, Geometry, Outcome, Purpose, Reader};
 
-type Configuration = Of<false, OS, false, false>;
+type Configuration = Of<false, OS, false, BY_CPU>;
 
 /// Instructions after which the thread was stopped, and after which it may go on.
 static STOPPED: AtomicU64 = AtomicU64::new(0);

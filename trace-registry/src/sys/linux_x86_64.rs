@@ -15,7 +15,7 @@
 //! only, results come back in registers, nothing in a sequence pushes or calls.
 #![expect(unsafe_code, reason = "thread-local storage and restartable sequences need assembly")]
 
-use super::{FRESH, ThreadBlock};
+use super::{FRESH, NO_NUMBER, ThreadBlock};
 use crate::read_side::{self, Header, PhaseCounters, Section, State};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::tracepoint::{self, Entered, Gate, MAX_NESTING};
@@ -42,12 +42,13 @@ global_asm!(
     concat!(".type \"", block_symbol!(), "\", @object"),
     concat!(".size \"", block_symbol!(), "\", 64"),
     concat!("\"", block_symbol!(), "\":"),
-    ".long {fresh}",
-    ".zero 28",
+    ".long {fresh}, 0, {no_number}",
+    ".zero 20",
     ".long 0, -1", // cpu_id_start, cpu_id: RSEQ_CPU_ID_UNINITIALIZED
     ".zero 24",
     ".popsection",
     fresh = const FRESH,
+    no_number = const NO_NUMBER,
 );
 
 /// Returns the distance in bytes from the thread pointer to the rseq area that every thread uses; 0 before [`init`].

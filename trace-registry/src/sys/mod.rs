@@ -30,6 +30,8 @@ pub(crate) use collect::{Collected, collect, collected};
 pub const UNTRACED: u32 = 1 << 31;
 /// Bit of [`ThreadBlock::nesting`] that marks a thread before its first event, which has yet to [prepare](prepare_thread) it.
 pub const FRESH: u32 = 1 << 30;
+/// [`ThreadBlock::number`] of a thread that has none: above all others.
+pub const NO_NUMBER: u32 = u32::MAX;
 /// The bits of [`ThreadBlock::nesting`] that count.
 pub const DEPTH: u32 = !(UNTRACED | FRESH);
 
@@ -42,8 +44,10 @@ pub struct ThreadBlock {
     pub nesting: AtomicU32,
     /// Thread ID as the kernel knows it; 0: not asked for yet.
     pub tid: AtomicU32,
+    /// What a ring buffer that places by thread numbers this thread with; [`NO_NUMBER`]: not numbered yet.
+    pub number: AtomicU32,
     /// Room for later per-thread state.
-    reserved: [AtomicU64; 3],
+    reserved: [AtomicU32; 5],
     /// rseq area of our own, where the C library registered none.
     pub(crate) rseq: RseqArea,
 }
@@ -67,6 +71,7 @@ pub struct RseqArea {
 
 static_assertions::const_assert_eq!(core::mem::size_of::<ThreadBlock>(), 64);
 static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, tid), 4);
+static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, number), 8);
 static_assertions::const_assert_eq!(core::mem::offset_of!(ThreadBlock, rseq), 32);
 static_assertions::const_assert_eq!(core::mem::offset_of!(RseqArea, cpu_id), 4);
 static_assertions::const_assert_eq!(core::mem::offset_of!(RseqArea, rseq_cs), 8);

@@ -1,5 +1,5 @@
 //! Per-thread block without assembly; no restartable sequences.
-#![cfg_attr(feature = "std", expect(unsafe_code, reason = "hands out the thread's block by address"))]
+#![expect(unsafe_code, reason = "hands out the thread's block by address, and has the other targets' signatures")]
 
 use super::ThreadBlock;
 use crate::read_side::Section;
@@ -50,7 +50,8 @@ pub fn thread() -> Option<&'static ThreadBlock> {
                 ThreadBlock {
                     nesting: AtomicU32::new(super::FRESH),
                     tid: AtomicU32::new(0),
-                    reserved: [const { AtomicU64::new(0) }; 3],
+                    number: AtomicU32::new(super::NO_NUMBER),
+                    reserved: [const { AtomicU32::new(0) }; 5],
                     rseq: RseqArea {
                         cpu_id_start: AtomicU32::new(0),
                         cpu_id: AtomicU32::new(u32::MAX),

@@ -6,7 +6,7 @@ use super::layout::{COUNTERS, OPENING};
 use super::losses::{self, Counter};
 use super::position::CommitWord;
 use super::sequence::{self, AppendPieces, AppendWords, Appender, Store, Switch};
-use super::{ClockKind, Config, Mode};
+use super::{ClockKind, Config, Mode, Placement};
 use trace_registry::field::Piece;
 use trace_registry::sync::{AtomicU64, Ordering};
 use trace_registry::{is_mutated, mutation};
@@ -143,8 +143,12 @@ pub(super) unsafe extern "C" fn append_slow<C: Config>(
         core.count_loss(trace_registry::probe::Loss::TooLarge);
         return Outcome::TooLarge as u8;
     }
-    let is_sequenced = super::core::is_registered::<C>() || trace_registry::sys::register_thread();
+    let is_sequenced =
+        C::PLACEMENT != Placement::Global && (super::core::is_registered::<C>() || trace_registry::sys::register_thread());
     if is_sequenced {
+        if C::PLACEMENT == Placement::Thread {
+            take_buffer(core);
+        }
         // SAFETY: the caller's duty.
         match unsafe { append_sequenced::<C>(appender, pieces, total) } {
             Attempt::Done(outcome) => return outcome as u8,
@@ -160,6 +164,13 @@ pub(super) unsafe extern "C" fn append_slow<C: Config>(
         core.outside().count(Counter::Diverted);
     }
     outcome as u8
+}
+
+/// Gives this thread a buffer of the channel, where it has none and there is one to spare.
+fn take_buffer(core: &Core) {
+    if let Some(number) = sequence::thread_number().filter(|number| core.buffer_at(*number).is_none()) {
+        core.add_cpu(number);
+    }
 }
 
 /// Where a short form goes that the slow path tries, when it declines: straight back.

@@ -54,7 +54,8 @@ pub struct Channel<C: Config> {
 }
 
 impl<C: Config> Channel<C> {
-    /// Creates a channel in a file, which must be new or may be overwritten; buffer `i` serves the CPU `cpus[i]`.
+    /// Creates a channel in a file, which must be new or may be overwritten; buffer `i` serves the CPU `cpus[i]`. Placed by
+    /// thread or globally, no CPU is named.
     ///
     /// # Errors
     ///
@@ -65,18 +66,18 @@ impl<C: Config> Channel<C> {
         Ok(Channel { core, file, config: PhantomData })
     }
 
-    /// Creates a channel in a file, which must be new or may be overwritten, whose buffers serve CPU 0 and up, on the process's
-    /// clock. A [`Reader`] in another process opens the same file.
+    /// Creates a channel in a file, which must be new or may be overwritten, whose buffers serve CPU 0 and up or the threads that
+    /// come, on the process's clock. A [`Reader`] in another process opens the same file.
     ///
     /// # Errors
     ///
     /// As for [`Core::create`].
     pub fn in_file(file: File, geometry: Geometry) -> io::Result<Channel<C>> {
-        let cpus: Vec<u32> = (0..geometry.buffers).collect();
+        let cpus: Vec<u32> = (0..geometry.buffers).filter(|_| C::PLACEMENT.is_assigned()).collect();
         Self::create(file, geometry, &cpus, Clock::process())
     }
 
-    /// Creates a channel in anonymous memory, whose buffers serve CPU 0 and up, on the process's clock.
+    /// Creates a channel in anonymous memory, whose buffers serve CPU 0 and up or the threads that come, on the process's clock.
     ///
     /// # Errors
     ///

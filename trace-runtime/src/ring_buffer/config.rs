@@ -64,22 +64,33 @@ pub enum Placement {
     Cpu = 0,
     /// The memory map's concurrency ID: as many buffers as threads run at once. Linux 6.3.
     MmCid = 1,
+    /// The thread: each one gets a spare buffer with its first event, and a later thread gets it when that one has ended. Threads
+    /// that find no spare buffer share the fallback region.
+    Thread = 2,
+    /// None: all threads share the fallback region, whose records have one order, that of their stamps. For events that are rare:
+    /// an append takes two locked operations on words that all CPUs share.
+    Global = 3,
 }
 
 impl Placement {
     /// Whether this machine offers it.
     pub fn is_available(self) -> bool {
         match self {
-            Placement::Cpu => true,
+            Placement::Cpu | Placement::Thread | Placement::Global => true,
             Placement::MmCid => super::sequence::has_mm_cid(),
         }
+    }
+
+    /// Whether the creator of a channel says what each buffer serves. Otherwise threads take them, or there are none.
+    pub fn is_assigned(self) -> bool {
+        matches!(self, Placement::Cpu | Placement::MmCid)
     }
 }
 
 /// The sizes of a channel's ring buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Number of ring buffers. 0: only the fallback region.
+    /// Number of ring buffers. 0: only the fallback region, as [`Placement::Global`] wants it.
     pub buffers: u32,
     /// Bytes of a sub-buffer: a power of two, 4 KiB to 4 MiB.
     pub sub_buffer: u32,

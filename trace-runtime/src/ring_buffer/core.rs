@@ -5,7 +5,7 @@ use super::layout::{self, CALLER_WORDS, ConsumedPage, Control, Descriptor, Layou
 use super::losses::{Counter, Losses};
 use super::position::{CommitWord, Shape};
 use super::sequence::{self, AppendPieces, Appender, PerCpu};
-use super::{Config, Geometry, HeaderKind, LONGEST_HEADER, Mode};
+use super::{Config, Geometry, HeaderKind, LONGEST_HEADER, Mode, Placement};
 use crate::clock::Clock;
 use crate::sys::memory::{Mapping, WipedWord, Words};
 use core::mem::size_of;
@@ -40,8 +40,10 @@ pub struct Core {
     table: Box<[PerCpu]>,
     header: HeaderKind,
     slow: AppendPieces,
-    /// Buffers that serve a CPU.
+    /// Buffers that serve a CPU, or a thread.
     served: AtomicU32,
+    /// Whether somebody gives away a spare buffer now.
+    is_adding: AtomicBool,
     generation: WipedWord,
     clock: &'static Clock,
     key: u64,
@@ -116,7 +118,8 @@ fn allocate_buffers(file: &File, layout: &Layout, from: Option<u32>, to: u32) ->
 
 impl Core {
     /// Creates the buffers of a channel in `file`, which must be new or may be overwritten. Buffer `i` serves the CPU (or the
-    /// concurrency ID) `cpus[i]`; further buffers are spare, for [`add_cpu`](Self::add_cpu).
+    /// concurrency ID) `cpus[i]`; further buffers are spare, for [`add_cpu`](Self::add_cpu). Placed by thread, all are spare, and
+    /// `cpus` is empty; with a global placement there are none.
     ///
     /// The whole file is allocated, but no page is touched beyond the control pages; see [`populate`](Self::populate). Beyond
     /// `ahead` bytes only when [`allocate_more`](Self::allocate_more) is called; until then a ring ends there, and events beyond
@@ -124,8 +127,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// A geometry that does not [check](Geometry::check), more CPUs than buffers, a counter clock where there is none, or
-    /// concurrency IDs where the kernel has none (`Unsupported`); no room in the file system; no memory.
+    /// A geometry that does not [check](Geometry::check) or that the placement cannot use, more CPUs than buffers, a counter clock
+    /// where there is none, or concurrency IDs where the kernel has none (`Unsupported`); no room in the file system; no memory.
     pub fn create<C: Config>(
         file: &File,
         geometry: Geometry,
@@ -137,6 +140,14 @@ impl Core {
         if cpus.len() > geometry.buffers as usize {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more CPUs than ring buffers"));
         }
+        let misplaced = match C::PLACEMENT {
+            Placement::Thread if !cpus.is_empty() => Some("ring buffers are placed by thread, and CPUs are named"),
+            Placement::Global if geometry.buffers > 0 => Some("a global placement has no ring buffers, only the fallback region"),
+            _ => None,
+        };
+        if let Some(why) = misplaced {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         if C::CLOCK.is_counter() && !clock.is_counter() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the time stamp counter cannot be used as a clock here"));
         }
@@ -144,6 +155,9 @@ impl Core {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel has no concurrency IDs (Linux 6.3)"));
         }
         trace_registry::sys::init();
+        if C::PLACEMENT == Placement::Thread {
+            sequence::number_threads()?;
+        }
         let layout = Layout::new(geometry);
         extend(file, layout.file_size())?;
         let share = ahead / u64::from(geometry.buffers.max(1)) / u64::from(geometry.sub_buffer);
@@ -154,7 +168,10 @@ impl Core {
         let key = u64::from_ne_bytes(crate::sys::random());
         let settings = Settings::of::<C>();
         write_superblock(&mapping, &layout, settings, key)?;
-        let entries = cpus.iter().map(|cpu| *cpu as usize + 1).max().unwrap_or(0).max(configured_cpus()).max(FEWEST_ENTRIES);
+        let entries = match C::PLACEMENT {
+            Placement::Thread => sequence::MOST_THREADS,
+            _ => cpus.iter().map(|cpu| *cpu as usize + 1).max().unwrap_or(0).max(configured_cpus()).max(FEWEST_ENTRIES),
+        };
         let generation = WipedWord::new(1)?;
         let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
         let per_cpu = |_| PerCpu {
@@ -177,6 +194,7 @@ impl Core {
             header: C::HEADER,
             slow: super::append::append_slow::<C>,
             served: AtomicU32::new(0),
+            is_adding: AtomicBool::new(false),
             generation,
             clock,
             key,
@@ -196,10 +214,24 @@ impl Core {
         Ok(core)
     }
 
-    /// Gives `cpu` the next spare buffer. Returns false where there is none, or the CPU has one.
+    /// Gives `cpu` (or concurrency ID, or number of a thread) the next spare buffer. Returns false where there is none, it has
+    /// one, or another thread gives one away now.
     ///
-    /// To be called by one thread at a time.
+    /// # Signal safety
+    ///
+    /// Async-signal-safe and wait-free; one system call.
     pub fn add_cpu(&self, cpu: u32) -> bool {
+        // Acquire: sees what the caller before stored, who released it below. Whoever is interrupted here, or stopped, holds up
+        // nobody: others do without a buffer for as long.
+        if self.is_adding.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let is_added = self.add(cpu);
+        self.is_adding.store(false, Ordering::Release);
+        is_added
+    }
+
+    fn add(&self, cpu: u32) -> bool {
         let Some(entry) = self.table.get(cpu as usize) else { return false };
         // Relaxed: there is one caller at a time.
         let index = self.served.load(Ordering::Relaxed);
@@ -219,18 +251,23 @@ impl Core {
         true
     }
 
-    /// Makes the control pages and the first sub-buffers of all buffers that serve a CPU, and as much of the fallback region,
-    /// present, so that events do not fault (2.4 µs for each page).
+    /// Makes the control pages and the first sub-buffers of all buffers that serve a CPU, or will serve a thread, and as much of
+    /// the fallback region, present, so that events do not fault (2.4 µs for each page).
     pub fn populate(&self, first_sub_buffers: u32) {
         let geometry = &self.layout.geometry;
         let ring = u64::from(first_sub_buffers.min(geometry.sub_buffers).min(self.allocated())) * u64::from(geometry.sub_buffer);
-        for index in 0..self.served.load(Ordering::Relaxed) {
+        for index in 0..self.in_use() {
             self.mapping.populate(self.layout.buffer(index), (self.layout.data + ring) as usize);
         }
         if geometry.fallback > 0 {
             let ring = ring.min(u64::from(geometry.fallback));
             self.mapping.populate(self.layout.fallback(), (Layout::FALLBACK_DATA + ring) as usize);
         }
+    }
+
+    /// How many buffers serve a CPU, or may serve a thread at any time.
+    fn in_use(&self) -> u32 {
+        if self.settings.placement.is_assigned() { self.served() } else { self.layout.geometry.buffers }
     }
 
     /// Allocates, and makes present, a further part of each ring in the file that the core was created with. Returns whether there
@@ -249,7 +286,7 @@ impl Core {
         let next = done.saturating_add((CHUNK / geometry.sub_buffer).max(1)).min(geometry.sub_buffers);
         allocate_buffers(file, &self.layout, Some(done), next)?;
         let (from, to) = [done, next].map(|n| u64::from(n) * u64::from(geometry.sub_buffer)).into();
-        for index in 0..self.served.load(Ordering::Relaxed) {
+        for index in 0..self.in_use() {
             self.mapping.populate(self.layout.buffer(index) + self.layout.data + from, (to - from) as usize);
         }
         // Release: orders the allocation. Pairs with the Acquire load in `allocated`.
@@ -293,6 +330,8 @@ impl Core {
             tid,
             prefix: prefix as u32,
             slow: self.slow,
+            // Within the 2 GiB around the thread pointer where all thread-local storage lies (`tid_offset`).
+            index: sequence::index_distance(self.settings.placement) as i32,
         }
     }
 
@@ -369,7 +408,7 @@ impl Core {
         self.clock
     }
 
-    /// Returns the number of buffers that serve a CPU.
+    /// Returns the number of buffers that serve a CPU, or a thread.
     pub fn served(&self) -> u32 {
         self.served.load(Ordering::Relaxed)
     }
@@ -403,7 +442,7 @@ impl Core {
         self.mapping.view(at).unwrap_or_else(|| unreachable!("a layout beyond its own file"))
     }
 
-    /// The buffer of `index` (CPU or concurrency ID).
+    /// The buffer of `index` (CPU, concurrency ID or number of a thread).
     pub(super) fn buffer_at(&self, index: u32) -> Option<Buffer<'_>> {
         // Acquire: pairs with the Release store in `add_cpu`.
         let control = self.table.get(index as usize)?.control.load(Ordering::Acquire);

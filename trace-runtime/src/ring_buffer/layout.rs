@@ -55,7 +55,7 @@ pub(super) struct Control {
     pub(super) commit: AtomicU64,
     /// Buffers: the stamp of the last record. Fallback region: number of records reserved.
     pub(super) last: AtomicU64,
-    /// CPU or concurrency ID that this buffer serves, plus 1; 0: none yet.
+    /// CPU, concurrency ID or number of a thread that this buffer serves, plus 1; 0: none yet.
     pub(super) serves: AtomicU64,
     pub(super) reserved: [AtomicU64; 5],
     /// Events lost, and statistics, by [`Counter`](super::losses::Counter).
@@ -186,7 +186,9 @@ impl Settings {
         let clocks = [ClockKind::Raw, ClockKind::Ordered, ClockKind::Os, ClockKind::None];
         let clock = clocks.into_iter().find(|c| *c as u64 == clock)?;
         let header = [HeaderKind::Compact, HeaderKind::Large].into_iter().find(|h| *h as u64 == header)?;
-        let placement = [Placement::Cpu, Placement::MmCid].into_iter().find(|p| *p as u64 == placement)?;
+        let placement = [Placement::Cpu, Placement::MmCid, Placement::Thread, Placement::Global]
+            .into_iter()
+            .find(|p| *p as u64 == placement)?;
         Some(Settings { mode, clock, header, placement })
     }
 }

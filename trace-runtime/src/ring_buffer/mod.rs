@@ -4,8 +4,8 @@
 //!
 //! # Principles
 //!
-//! The whole record is written inside one restartable sequence (rseq(2)) on the buffer of the present CPU, and the last store of
-//! the sequence is the commit. A thread that is preempted, migrated or interrupted by a signal before that store starts again; so
+//! The whole record is written inside one restartable sequence (rseq(2)) on the buffer of the present CPU, or of the thread, and
+//! the last store of the sequence is the commit. A thread that is preempted, migrated or interrupted by a signal before that store starts again; so
 //! there is no atomic read-modify-write, no reservation to be completed by somebody who may never run again, and nothing to repair
 //! after a crash. What cannot be done that way (no rseq, aborted too often) goes to one [fallback region](FallbackRecord) with
 //! another protocol; the two are never mixed in one buffer.
@@ -33,6 +33,28 @@
 //! a sub-buffer's end, and the opening word keeps the position of an open sub-buffer off its beginning; so a position *at* a
 //! boundary always means: the one before is closed, the next is not open.
 //!
+//! # Placement
+//!
+//! | [`Placement`] | Index of the buffer | Buffers | Who writes to one | For |
+//! | --- | --- | --- | --- | --- |
+//! | `Cpu` | `cpu_id` of the rseq area | a CPU each | threads on that CPU | everything: any number of threads, the least waste |
+//! | `MmCid` | `mm_cid` of the rseq area | a running thread each | threads with that concurrency ID | many CPUs and little memory |
+//! | `Thread` | the thread's number (`sequence/thread_number.rs`) | a living thread each, while there are spare ones | that thread and its signal handlers | a thread's records in one order, with nobody else's between; a busy thread does not overwrite what a quiet one recorded |
+//! | `Global` | – | none: the fallback region | all threads | one order of all records; rare events |
+//!
+//! By thread, the sequence is the same: what it excludes is a signal handler of the thread, which aborts it. A plain store in its
+//! place would be interrupted by a handler that appends, and a reservation would have to be completed by somebody else when its
+//! thread was killed. A thread takes a number with its first event, and a buffer of each channel that it records into:
+//!
+//! ```text
+//! thread ── number, lowest that nobody has ──▶ table of the channel ──▶ spare buffer, or none: fallback region
+//!           kept until the thread ends,         kept with the number,
+//!           then another thread's               so the next thread goes on in it
+//! ```
+//!
+//! Threads without a number (more than 4096 at once), without a spare buffer, or without rseq record into the fallback region,
+//! and those that could have had a buffer are counted there as `diverted`; nothing is lost for that.
+//!
 //! # States of a sub-buffer
 //!
 //! | State | Position of the writer | Actor | Leaves by |
@@ -51,8 +73,9 @@
 //!
 //! - RB-1: The core whose addresses the writer uses outlives the append: the caller holds it, or is inside a read-side critical
 //!   section after which it is dropped.
-//! - RB-2 *exclusive*: A buffer is written by sequences only, of threads on its CPU (or with its concurrency ID), which are
-//!   compared inside the sequence. At most one thread is inside such a sequence and reaches its commit.
+//! - RB-2 *exclusive*: A buffer is written by sequences only, of threads on its CPU (or with its concurrency ID, or of the one
+//!   thread that has its number), which are compared inside the sequence. At most one thread is inside such a sequence and reaches
+//!   its commit.
 //! - RB-3 *whole*: The commit is the last store. x86-64 keeps stores in order, so whoever sees a position sees every byte before
 //!   it. At every instruction the position covers whole records only.
 //! - RB-4 *bounded*: A record has at most a quarter of a sub-buffer and 32 KiB, checked first; its pieces add up to the length
@@ -88,7 +111,7 @@
 //! | discard mode, ring or fallback region full | `full` |
 //! | overwrite mode, not consumed in time | `overwritten`: records committed, less records delivered |
 //! | larger than a record may be | `too_large` |
-//! | neither buffer nor fallback region | `no_buffer` |
+//! | neither buffer nor fallback region; by thread, no spare buffer and no fallback region | `no_buffer` |
 //! | nested too deeply, or the probe panicked (counted by the caller) | `nested`, `panicked` |
 //! | fallback region: the thread died between reservation and commit, or slept for a whole lap | `uncommitted` |
 //! | the machine stops: tmpfs is memory | – |

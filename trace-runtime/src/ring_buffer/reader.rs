@@ -98,7 +98,7 @@ pub struct Positions {
 pub struct Packet {
     /// Number of the buffer.
     pub buffer: u32,
-    /// CPU or concurrency ID that it serves.
+    /// CPU, concurrency ID or number of a thread that it serves.
     pub cpu: u32,
     /// Number of the sub-buffer, counted from 0. Numbers that were passed over were overwritten.
     pub sequence: u64,
@@ -265,7 +265,7 @@ impl Reader {
         Some(self.mapping.word(at as u64)?.load(Ordering::Acquire))
     }
 
-    /// Returns the CPU or concurrency ID that a buffer serves. `None`: none yet.
+    /// Returns the CPU, concurrency ID or number of a thread that a buffer serves. `None`: none yet.
     pub fn cpu(&self, buffer: u32) -> Option<u32> {
         let serves = self.memory().control(buffer)?.serves.load(Ordering::Relaxed);
         u32::try_from(serves).ok()?.checked_sub(1)

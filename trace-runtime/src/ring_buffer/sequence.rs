@@ -2,7 +2,7 @@
 //!
 //! | Target | File | |
 //! | --- | --- | --- |
-//! | x86-64 Linux | `sequence/append_x86_64.rs`, `sequence/linux_x86_64.rs` | rseq(2) in assembly |
+//! | x86-64 Linux | `sequence/append_x86_64.rs`, `sequence/linux_x86_64.rs`, `sequence/thread_number.rs` | rseq(2) in assembly |
 //! | all others, and `--cfg ringtrace_portable` | `sequence/portable.rs` | declines: everything goes to the fallback region |
 
 #![expect(unsafe_code, reason = "says that appenders may be shared")]
@@ -12,9 +12,13 @@ mod append_x86_64;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
 mod linux_x86_64;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
+mod thread_number;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
 pub(super) use append_x86_64::*;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
 pub(super) use linux_x86_64::*;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
+pub(super) use thread_number::*;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable))))]
 mod portable;
@@ -31,7 +35,7 @@ pub(super) type AppendWords = unsafe extern "C" fn(*const Appender, u64, u64, u6
 /// Appends a record whose payload is given in pieces: the address of an [`Appender`], the pieces, their number, their bytes.
 pub(super) type AppendPieces = unsafe extern "C" fn(*const Appender, *const Piece, usize, usize) -> u8;
 
-/// What the sequences read of a channel, for one CPU or concurrency ID: private memory.
+/// What the sequences read of a channel, for one CPU, concurrency ID or thread: private memory.
 #[repr(C, align(64))]
 pub(super) struct PerCpu {
     /// Control page of the buffer; where there is none, a [`Control`](super::layout::Control) that is always closed.
@@ -60,7 +64,7 @@ const _: () = assert!(size_of::<PerCpu>() == 64);
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Appender {
-    /// By CPU or concurrency ID.
+    /// By CPU, concurrency ID or number of a thread.
     pub(super) table: *const PerCpu,
     /// Entries of `table`.
     pub(super) entries: u32,
@@ -78,6 +82,8 @@ pub struct Appender {
     pub(super) prefix: u32,
     /// Where the short form goes that declines, with the arguments as they came, but words in pieces.
     pub(super) slow: AppendPieces,
+    /// Distance from the thread pointer of the word that is the index of the table.
+    pub(super) index: i32,
 }
 
 const _: () = assert!(size_of::<Appender>() == 64);

@@ -1,13 +1,13 @@
 //! What the tests of the ring buffer share: configurations as types, and a decoder that takes nothing on trust.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use trace_runtime::ring_buffer::{ClockKind, Config, HeaderKind, Losses, Mode, Packet, Placement, Reader};
+use trace_runtime::ring_buffer::{ClockKind, Config, Geometry, HeaderKind, Losses, Mode, Packet, Placement, Reader};
 
 /// A configuration by numbers.
-pub(crate) struct Of<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool>;
+pub(crate) struct Of<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const PLACEMENT: u8>;
 
-impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bool> Config
-    for Of<OVERWRITE, CLOCK, LARGE, BY_CID>
+impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const PLACEMENT: u8> Config
+    for Of<OVERWRITE, CLOCK, LARGE, PLACEMENT>
 {
     const MODE: Mode = if OVERWRITE { Mode::Overwrite } else { Mode::Discard };
     const CLOCK: ClockKind = match CLOCK {
@@ -17,7 +17,12 @@ impl<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const BY_CID: bo
         _ => ClockKind::None,
     };
     const HEADER: HeaderKind = if LARGE { HeaderKind::Large } else { HeaderKind::Compact };
-    const PLACEMENT: Placement = if BY_CID { Placement::MmCid } else { Placement::Cpu };
+    const PLACEMENT: Placement = match PLACEMENT {
+        0 => Placement::Cpu,
+        1 => Placement::MmCid,
+        2 => Placement::Thread,
+        _ => Placement::Global,
+    };
 }
 
 pub(crate) const RAW: u8 = 0;
@@ -25,14 +30,21 @@ pub(crate) const ORDERED: u8 = 1;
 pub(crate) const OS: u8 = 2;
 pub(crate) const NO_CLOCK: u8 = 3;
 
+pub(crate) const BY_CPU: u8 = 0;
+pub(crate) const BY_CID: u8 = 1;
+pub(crate) const BY_THREAD: u8 = 2;
+pub(crate) const GLOBAL: u8 = 3;
+
 /// Calls `$test::<C>($arguments)` for each configuration that this machine offers.
 #[macro_export]
 macro_rules! for_each_config {
     (@one $test:ident, $overwrite:literal, $clock:literal, $large:literal) => {
-        $test::<$crate::ring_support::Of<$overwrite, $clock, $large, false>>();
+        $test::<$crate::ring_support::Of<$overwrite, $clock, $large, 0>>();
         if trace_runtime::ring_buffer::Placement::MmCid.is_available() {
-            $test::<$crate::ring_support::Of<$overwrite, $clock, $large, true>>();
+            $test::<$crate::ring_support::Of<$overwrite, $clock, $large, 1>>();
         }
+        $test::<$crate::ring_support::Of<$overwrite, $clock, $large, 2>>();
+        $test::<$crate::ring_support::Of<$overwrite, $clock, $large, 3>>();
     };
     (@clock $test:ident, $overwrite:literal, $clock:literal) => {
         $crate::for_each_config!(@one $test, $overwrite, $clock, false);
@@ -61,6 +73,16 @@ fn configured() -> u32 {
         .ok()
         .and_then(|s| s.trim().rsplit(['-', ',']).next().and_then(|n| n.parse::<u32>().ok()))
         .map_or(1, |last| last + 1)
+}
+
+/// What buffers serve from the beginning: CPUs or concurrency IDs; nothing where threads take them.
+pub(crate) fn served<C: Config>(geometry: Geometry) -> Vec<u32> {
+    (0..geometry.buffers).filter(|_| C::PLACEMENT.is_assigned()).collect()
+}
+
+/// Buffers that a channel of this placement has: as many as there are CPUs, or none.
+pub(crate) fn buffers<C: Config>() -> u32 {
+    if C::PLACEMENT == Placement::Global { 0 } else { cpus() }
 }
 
 /// A file without a name, in memory where there is such a thing.

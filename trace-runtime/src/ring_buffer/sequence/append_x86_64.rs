@@ -8,7 +8,7 @@
 //! The invariants RB-… are those of the [module](crate::ring_buffer); SYS-… those of [`trace_registry::sys`].
 #![expect(unsafe_code, reason = "restartable sequences need assembly")]
 
-use super::{AppendPieces, AppendWords, Appender, PerCpu, index_at};
+use super::{AppendPieces, AppendWords, Appender, PerCpu};
 use crate::clock::Calibration;
 use crate::ring_buffer::position::CommitWord;
 use crate::ring_buffer::{ClockKind, Config, HeaderKind, Placement};
@@ -25,6 +25,16 @@ pub(in crate::ring_buffer) struct Extended {
     ok: u64,
     /// The stamp before it was raised to the one before.
     unclamped: u64,
+}
+
+/// The placements that a function serves: by CPU, whose number the rseq area holds, or by another word of the thread.
+macro_rules! placement {
+    (Cpu) => {
+        Placement::Cpu
+    };
+    (Word) => {
+        Placement::MmCid | Placement::Thread
+    };
 }
 
 macro_rules! symbol {
@@ -72,8 +82,8 @@ macro_rules! function {
             counter0 = const offset_of!(Calibration, counter0),
             scale = const offset_of!(Calibration, scale),
             ns0 = const offset_of!(Calibration, ns0),
-            index_at = const index_at(Placement::$placement),
-            by_cid = const matches!(Placement::$placement, Placement::MmCid) as u32,
+            index = const offset_of!(Appender, index),
+            by_cpu = const matches!(Placement::Cpu, placement!($placement)) as u32,
             counter = const ClockKind::$clock.is_counter() as u32,
             ordered = const matches!(ClockKind::$clock, ClockKind::Ordered) as u32,
             stamped = const !matches!(ClockKind::$clock, ClockKind::None) as u32,
@@ -94,18 +104,32 @@ macro_rules! start {
     () => {
         concat!(
             "mov r11, qword ptr [rip + {state} + {rseq_offset}]\n",
-            mutated_asm!(index_read_before ["mov r8d, dword ptr fs:[r11 + {index_at}]", "mov r10d, 4000", "19:", "dec r10d", "jnz 19b"] else []),
+            mutated_asm!(index_read_before [
+                "movsxd r8, dword ptr [rdi + {index}]",
+                "mov r8d, dword ptr fs:[r8]",
+                "mov r10d, 4000",
+                "19:",
+                "dec r10d",
+                "jnz 19b"
+            ] else []),
             rseq_sections!(),
             "lea rdx, [rip + 77b]\n",
             "mov qword ptr fs:[r11 + 8], rdx\n",
             "22:\n",
             mutated_asm!(unrestarted ["mov qword ptr fs:[r11 + 8], 0"] else []),
-            ".if {by_cid}\n",
+            ".if {by_cpu} == 0\n",
             // Where the thread is registered.
             "cmp dword ptr fs:[r11 + 4], 0\n",
             "jl 44f\n",
             ".endif\n",
-            mutated_asm!(index_read_before [] else ["mov r8d, dword ptr fs:[r11 + {index_at}]"]),
+            mutated_asm!(index_read_before [] else [
+                ".if {by_cpu}",
+                "mov r8d, dword ptr fs:[r11 + 4]",
+                ".else",
+                "movsxd r8, dword ptr [rdi + {index}]",
+                "mov r8d, dword ptr fs:[r8]",
+                ".endif"
+            ]),
             ".if {counter}\n",
             ".if {ordered}\n",
             "lfence\n",
@@ -114,7 +138,7 @@ macro_rules! start {
             "shl rdx, 32\n",
             "or rax, rdx\n",
             ".endif\n",
-            // Above the entries: the thread is not registered, or the CPU is new.
+            // Above the entries: the thread is not registered or not numbered, or the CPU is new.
             "cmp r8d, dword ptr [rdi + {entries}]\n",
             "jae 44f\n",
             "shl r8, 6\n",
@@ -538,7 +562,7 @@ macro_rules! define_all {
         pub(in crate::ring_buffer) fn direct_words<C: Config>(bytes: usize) -> Option<AppendWords> {
             match (C::CLOCK, C::HEADER, C::PLACEMENT) {
                 $($(
-                    (ClockKind::$clock, HeaderKind::$header, Placement::$placement) => match bytes {
+                    (ClockKind::$clock, HeaderKind::$header, placement!($placement)) => match bytes {
                         0..=8 => Some($one),
                         9..=16 => Some($two),
                         17..=24 => Some($three),
@@ -564,11 +588,13 @@ macro_rules! define_all {
         ) -> u8 {
             let (start, count) = (pieces.as_ptr(), pieces.len());
             match (C::CLOCK, C::HEADER, C::PLACEMENT) {
-                $((ClockKind::$clock, HeaderKind::$header, Placement::$placement) => {
+                $((ClockKind::$clock, HeaderKind::$header, placement!($placement)) => {
                     // SAFETY: the caller's duty. Everything is written beyond the committed position and inside the record's
                     // extent (RB-3, RB-4), which only this CPU's sequences write (RB-2); masks are private (RB-8).
                     unsafe { $short(appender, start, count, total, $({ let $stamp = stamp(); $stamp })?) }
                 })*
+                // SAFETY: the caller's duty.
+                (_, _, Placement::Global) => unsafe { (appender.slow)(appender, start, count, total) },
             }
         }
 
@@ -587,10 +613,11 @@ macro_rules! define_all {
         ) -> Option<u64> {
             let (start, count) = (pieces.as_ptr(), pieces.len());
             let Extended { ok, unclamped } = match (C::CLOCK, C::HEADER, C::PLACEMENT) {
-                $((ClockKind::$clock, HeaderKind::$header, Placement::$placement) => {
+                $((ClockKind::$clock, HeaderKind::$header, placement!($placement)) => {
                     // SAFETY: as above.
                     unsafe { $extended(appender, start, count, total, $({ let $stamp = stamp(); $stamp })?) }
                 })*
+                (_, _, Placement::Global) => return None, // not reached: it has no buffers
             };
             (ok != 0).then_some(unclamped)
         }
@@ -600,37 +627,37 @@ macro_rules! define_all {
 /// The function that appends payloads in pieces. `None`: it is not one function, as it needs a stamp.
 pub(in crate::ring_buffer) fn direct_pieces<C: Config>() -> Option<AppendPieces> {
     match (C::CLOCK, C::HEADER, C::PLACEMENT) {
-        (ClockKind::Raw, HeaderKind::Compact, Placement::Cpu) => Some(append_raw_compact_cpu),
-        (ClockKind::Raw, HeaderKind::Compact, Placement::MmCid) => Some(append_raw_compact_cid),
-        (ClockKind::Raw, HeaderKind::Large, Placement::Cpu) => Some(append_raw_large_cpu),
-        (ClockKind::Raw, HeaderKind::Large, Placement::MmCid) => Some(append_raw_large_cid),
-        (ClockKind::Ordered, HeaderKind::Compact, Placement::Cpu) => Some(append_ordered_compact_cpu),
-        (ClockKind::Ordered, HeaderKind::Compact, Placement::MmCid) => Some(append_ordered_compact_cid),
-        (ClockKind::Ordered, HeaderKind::Large, Placement::Cpu) => Some(append_ordered_large_cpu),
-        (ClockKind::Ordered, HeaderKind::Large, Placement::MmCid) => Some(append_ordered_large_cid),
-        (ClockKind::None, HeaderKind::Compact, Placement::Cpu) => Some(append_none_compact_cpu),
-        (ClockKind::None, HeaderKind::Compact, Placement::MmCid) => Some(append_none_compact_cid),
-        (ClockKind::None, HeaderKind::Large, Placement::Cpu) => Some(append_none_large_cpu),
-        (ClockKind::None, HeaderKind::Large, Placement::MmCid) => Some(append_none_large_cid),
-        (ClockKind::Os, _, _) => None,
+        (ClockKind::Raw, HeaderKind::Compact, placement!(Cpu)) => Some(append_raw_compact_cpu),
+        (ClockKind::Raw, HeaderKind::Compact, placement!(Word)) => Some(append_raw_compact_word),
+        (ClockKind::Raw, HeaderKind::Large, placement!(Cpu)) => Some(append_raw_large_cpu),
+        (ClockKind::Raw, HeaderKind::Large, placement!(Word)) => Some(append_raw_large_word),
+        (ClockKind::Ordered, HeaderKind::Compact, placement!(Cpu)) => Some(append_ordered_compact_cpu),
+        (ClockKind::Ordered, HeaderKind::Compact, placement!(Word)) => Some(append_ordered_compact_word),
+        (ClockKind::Ordered, HeaderKind::Large, placement!(Cpu)) => Some(append_ordered_large_cpu),
+        (ClockKind::Ordered, HeaderKind::Large, placement!(Word)) => Some(append_ordered_large_word),
+        (ClockKind::None, HeaderKind::Compact, placement!(Cpu)) => Some(append_none_compact_cpu),
+        (ClockKind::None, HeaderKind::Compact, placement!(Word)) => Some(append_none_compact_word),
+        (ClockKind::None, HeaderKind::Large, placement!(Cpu)) => Some(append_none_large_cpu),
+        (ClockKind::None, HeaderKind::Large, placement!(Word)) => Some(append_none_large_word),
+        (ClockKind::Os, _, _) | (_, _, Placement::Global) => None,
     }
 }
 
 define_all! {
     Raw() Compact Cpu append_raw_compact_cpu append_raw_compact_cpu_extended [append1_raw_compact_cpu append2_raw_compact_cpu append3_raw_compact_cpu];
-    Raw() Compact MmCid append_raw_compact_cid append_raw_compact_cid_extended [append1_raw_compact_cid append2_raw_compact_cid append3_raw_compact_cid];
+    Raw() Compact Word append_raw_compact_word append_raw_compact_word_extended [append1_raw_compact_word append2_raw_compact_word append3_raw_compact_word];
     Raw() Large Cpu append_raw_large_cpu append_raw_large_cpu_extended [append1_raw_large_cpu append2_raw_large_cpu append3_raw_large_cpu];
-    Raw() Large MmCid append_raw_large_cid append_raw_large_cid_extended [append1_raw_large_cid append2_raw_large_cid append3_raw_large_cid];
+    Raw() Large Word append_raw_large_word append_raw_large_word_extended [append1_raw_large_word append2_raw_large_word append3_raw_large_word];
     Ordered() Compact Cpu append_ordered_compact_cpu append_ordered_compact_cpu_extended [append1_ordered_compact_cpu append2_ordered_compact_cpu append3_ordered_compact_cpu];
-    Ordered() Compact MmCid append_ordered_compact_cid append_ordered_compact_cid_extended [append1_ordered_compact_cid append2_ordered_compact_cid append3_ordered_compact_cid];
+    Ordered() Compact Word append_ordered_compact_word append_ordered_compact_word_extended [append1_ordered_compact_word append2_ordered_compact_word append3_ordered_compact_word];
     Ordered() Large Cpu append_ordered_large_cpu append_ordered_large_cpu_extended [append1_ordered_large_cpu append2_ordered_large_cpu append3_ordered_large_cpu];
-    Ordered() Large MmCid append_ordered_large_cid append_ordered_large_cid_extended [append1_ordered_large_cid append2_ordered_large_cid append3_ordered_large_cid];
+    Ordered() Large Word append_ordered_large_word append_ordered_large_word_extended [append1_ordered_large_word append2_ordered_large_word append3_ordered_large_word];
     Os(stamp) Compact Cpu append_os_compact_cpu append_os_compact_cpu_extended;
-    Os(stamp) Compact MmCid append_os_compact_cid append_os_compact_cid_extended;
+    Os(stamp) Compact Word append_os_compact_word append_os_compact_word_extended;
     Os(stamp) Large Cpu append_os_large_cpu append_os_large_cpu_extended;
-    Os(stamp) Large MmCid append_os_large_cid append_os_large_cid_extended;
+    Os(stamp) Large Word append_os_large_word append_os_large_word_extended;
     None() Compact Cpu append_none_compact_cpu append_none_compact_cpu_extended [append1_none_compact_cpu append2_none_compact_cpu append3_none_compact_cpu];
-    None() Compact MmCid append_none_compact_cid append_none_compact_cid_extended [append1_none_compact_cid append2_none_compact_cid append3_none_compact_cid];
+    None() Compact Word append_none_compact_word append_none_compact_word_extended [append1_none_compact_word append2_none_compact_word append3_none_compact_word];
     None() Large Cpu append_none_large_cpu append_none_large_cpu_extended [append1_none_large_cpu append2_none_large_cpu append3_none_large_cpu];
-    None() Large MmCid append_none_large_cid append_none_large_cid_extended [append1_none_large_cid append2_none_large_cid append3_none_large_cid];
+    None() Large Word append_none_large_word append_none_large_word_extended [append1_none_large_word append2_none_large_word append3_none_large_word];
 }

@@ -7,43 +7,46 @@ use super::{PerCpu, Store, Switch};
 use crate::clock::Calibration;
 use crate::ring_buffer::{ClockKind, Config, Placement};
 use core::arch::asm;
+use core::arch::x86_64::_mm_cvtsi64_si128;
 use core::mem::offset_of;
-use trace_registry::sys::{ThreadBlock, cpu_id, rseq_offset};
+use trace_registry::sys::{ThreadBlock, block_offset, cpu_id, rseq_offset};
 use trace_registry::{rseq_enter, rseq_leave};
 
-/// Where the rseq area holds the index of the buffer.
-pub(super) const fn index_at(placement: Placement) -> u32 {
+/// Distance from the thread pointer of the word that is the index of the buffer.
+#[inline]
+pub(in crate::ring_buffer) fn index_distance(placement: Placement) -> isize {
     match placement {
-        Placement::Cpu => 4,
-        Placement::MmCid => 24,
+        // SYS-2: the rseq area has 32 bytes.
+        Placement::Cpu | Placement::Global => rseq_offset() + 4,
+        Placement::MmCid => rseq_offset() + 24,
+        Placement::Thread => block_offset() + offset_of!(ThreadBlock, number) as isize,
     }
 }
 
-/// Returns the index of the buffer to use. `None`: the thread is not registered.
+/// Returns the index of the buffer to use. `None`: the thread is not registered, or this placement has no buffers.
 #[inline]
 pub(in crate::ring_buffer) fn index<C: Config>() -> Option<u32> {
     index_by(C::PLACEMENT)
 }
 
-/// Returns the index of the buffer that a channel of this placement uses. `None`: the thread is not registered.
+/// Returns the index of the buffer that a channel of this placement uses. `None`: the thread is not registered, or there are none.
 #[inline]
 pub(in crate::ring_buffer) fn index_by(placement: Placement) -> Option<u32> {
-    let cpu = cpu_id();
-    if cpu as i32 >= 0 && placement == Placement::MmCid {
-        let cid: u32;
-        // SAFETY: SYS-2: the area has 32 bytes. Not `pure`: the kernel changes the word.
-        unsafe {
-            asm!("mov {0:e}, dword ptr fs:[{1} + 24]", out(reg) cid, in(reg) rseq_offset(),
-                 options(readonly, nostack, preserves_flags));
-        }
-        return Some(cid);
+    if (cpu_id() as i32) < 0 || placement == Placement::Global {
+        return None;
     }
-    (cpu as i32 >= 0).then_some(cpu)
+    let index: u32;
+    // SAFETY: SYS-1, SYS-2: a word of this thread. Not `pure`: the kernel changes it.
+    unsafe {
+        asm!("mov {0:e}, dword ptr fs:[{1}]", out(reg) index, in(reg) index_distance(placement),
+             options(readonly, nostack, preserves_flags));
+    }
+    Some(index)
 }
 
 /// Distance of the word that holds the thread's ID from the thread pointer.
 pub(in crate::ring_buffer) fn tid_offset() -> i32 {
-    let offset = trace_registry::sys::block_offset() + offset_of!(ThreadBlock, tid) as isize;
+    let offset = block_offset() + offset_of!(ThreadBlock, tid) as isize;
     i32::try_from(offset).unwrap_or_else(|_| unreachable!("thread-local storage beyond 2 GiB"))
 }
 
@@ -75,7 +78,7 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
     unsafe {
         asm!(
             rseq_enter!(),
-            "cmp {index:e}, dword ptr fs:[{off} + {index_at}]",
+            "cmp {index:e}, dword ptr fs:[{index_at}]",
             "jne 44f",
             "mov {tmp}, qword ptr [{cpu} + {generation_at}]",
             "cmp rdx, qword ptr [{tmp}]",
@@ -109,7 +112,6 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             "jnz 31b",
             "38:",
             "mov qword ptr [rdi], rax",
-            "movq xmm0, {new}",
             "movq xmm1, rax",
             "punpcklqdq xmm0, xmm1",
             "movaps xmmword ptr [{reg}], xmm0",
@@ -118,7 +120,7 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             cpu = in(reg) std::ptr::from_ref(cpu),
             index = in(reg) index,
             reg = in(reg) switch.control,
-            new = in(reg) switch.new,
+            index_at = in(reg) index_distance(C::PLACEMENT),
             ok = inout(reg) switch.stores.len() as u64 => ok,
             tmp = out(reg) _,
             inout("rax") stamp => _,
@@ -126,9 +128,8 @@ pub(in crate::ring_buffer) unsafe fn switch<C: Config>(
             inout("rdx") generation => _,
             in("rsi") switch.expected,
             in("rdi") switch.stamp_at,
-            out("xmm0") _,
+            inout("xmm0") _mm_cvtsi64_si128(switch.new as i64) => _,
             out("xmm1") _,
-            index_at = const index_at(C::PLACEMENT),
             generation_at = const offset_of!(PerCpu, generation),
             clock = const offset_of!(PerCpu, clock),
             counter = const C::CLOCK.is_counter() as u32,

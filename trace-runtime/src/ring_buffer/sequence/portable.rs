@@ -13,6 +13,24 @@ pub(in crate::ring_buffer) fn index_by(_: Placement) -> Option<u32> {
     None
 }
 
+/// There is no such word.
+pub(in crate::ring_buffer) fn index_distance(_: Placement) -> isize {
+    0
+}
+
+/// Nothing is numbered.
+pub(in crate::ring_buffer) fn number_threads() -> std::io::Result<()> {
+    Ok(())
+}
+
+/// There is none.
+pub(in crate::ring_buffer) fn thread_number() -> Option<u32> {
+    None
+}
+
+/// No thread is numbered.
+pub(in crate::ring_buffer) const MOST_THREADS: usize = 1;
+
 pub(in crate::ring_buffer) fn has_mm_cid() -> bool {
     false
 }
