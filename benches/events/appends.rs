@@ -5,9 +5,9 @@ use ringtrace::ring_buffer::{Appender, Channel, ClockKind, Config, Geometry, Hea
 use std::hint::black_box;
 use std::sync::OnceLock;
 
-pub(crate) struct Of<const CLOCK: u8>;
+pub(crate) struct Of<const CLOCK: u8, const PLACEMENT: u8>;
 
-impl<const CLOCK: u8> Config for Of<CLOCK> {
+impl<const CLOCK: u8, const PLACEMENT: u8> Config for Of<CLOCK, PLACEMENT> {
     const MODE: Mode = Mode::Overwrite;
     const CLOCK: ClockKind = match CLOCK {
         0 => ClockKind::Raw,
@@ -16,13 +16,21 @@ impl<const CLOCK: u8> Config for Of<CLOCK> {
         _ => ClockKind::None,
     };
     const HEADER: HeaderKind = HeaderKind::Compact;
-    const PLACEMENT: Placement = Placement::Cpu;
+    const PLACEMENT: Placement = match PLACEMENT {
+        0 => Placement::Cpu,
+        1 => Placement::Thread,
+        _ => Placement::Global,
+    };
+}
+
+pub(crate) fn possible_cpus() -> u32 {
+    let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    cpus.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<u32>().ok()).unwrap_or(63) + 1
 }
 
 fn channel<C: Config>() -> Result<Channel<C>, std::io::Error> {
-    let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let last = cpus.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<u32>().ok()).unwrap_or(63);
-    let geometry = Geometry { buffers: last + 1, sub_buffer: 64 << 10, sub_buffers: 16, fallback: 64 << 10 };
+    let buffers = if C::PLACEMENT == Placement::Global { 0 } else { possible_cpus() };
+    let geometry = Geometry { buffers, sub_buffer: 64 << 10, sub_buffers: 16, fallback: 1 << 20 };
     let channel = Channel::<C>::in_memory(geometry)?;
     channel.core().populate(16);
     Ok(channel)
@@ -39,28 +47,31 @@ fn append<C: Config>(appender: &Appender, n: u64) {
 }
 
 macro_rules! work {
-    ($($name:ident $clock:literal;)*) => {$(
+    ($($name:ident $clock:literal $placement:literal;)*) => {$(
         #[inline(never)]
         pub(crate) fn $name(n: u64) {
-            static CHANNEL: OnceLock<Option<(Channel<Of<$clock>>, Appender)>> = OnceLock::new();
+            type C = Of<$clock, $placement>;
+            static CHANNEL: OnceLock<Option<(Channel<C>, Appender)>> = OnceLock::new();
             let made = CHANNEL.get_or_init(|| {
-                let channel = channel::<Of<$clock>>().ok()?;
+                let channel = channel::<C>().ok()?;
                 let appender = channel.core().appender(channel.core().generation(), 1, false, 8);
                 Some((channel, appender))
             });
             let Some((channel, appender)) = made else { return };
             let before = channel.core().records();
-            append::<Of<$clock>>(black_box(appender), n);
+            append::<C>(black_box(appender), n);
             assert_eq!(channel.core().records() - before, n, "events are missing");
         }
     )*};
 }
 
 work! {
-    raw 0;
-    ordered 1;
-    os 2;
-    none 3;
+    raw 0 0;
+    ordered 1 0;
+    os 2 0;
+    none 3 0;
+    by_thread 0 1;
+    global 0 2;
 }
 
 /// Whether the counter is a clock here.

@@ -62,7 +62,7 @@ fn record(options: &Options, threads: usize) -> Result<(), Box<dyn std::error::E
     Ok(())
 }
 
-fn process_cpu_ns() -> f64 {
+pub(crate) fn process_cpu_ns() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes the structure.
     #[expect(unsafe_code, reason = "clock_gettime")]

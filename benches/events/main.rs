@@ -9,6 +9,7 @@
 mod appends;
 mod consumer;
 mod lists;
+mod network;
 mod rows;
 mod sites;
 mod tail;
@@ -49,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options { only, json: has("--json"), long: has("--long") };
     rows::run(&options)?;
     lists::run(&options)?;
+    network::run(&options)?;
     tail::run(&options)?;
     consumer::run(&options)
 }

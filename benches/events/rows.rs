@@ -374,6 +374,10 @@ pub(crate) fn fire(value: u64) {
 }
 
 /// Fires the tracepoint of `event/mix` `n` times.
+pub(crate) fn fire_numbers(n: u64) {
+    (0..n).for_each(number);
+}
+
 pub(crate) fn fire_mixed(first: u64, n: u64) {
     let text = black_box(TEXT);
     for i in first..first + n {
@@ -422,6 +426,8 @@ fn rows() -> Vec<Row> {
         row("append/u64/ordered", 1, EVENTS, appends::ordered, 0),
         row("append/u64/os_clock", 1, EVENTS, appends::os, 0),
         row("append/u64/noclock", 1, EVENTS, appends::none, 0),
+        row("append/u64/by_thread", 1, EVENTS, appends::by_thread, 0),
+        row("append/u64/global", 1, EVENTS, appends::global, 0),
         row("work/10", 1, EVENTS, work_10, 0),
         row("work/50", 1, EVENTS, work_50, 0),
         row("work/200", 1, EVENTS / 4, work_200, 0),
@@ -441,7 +447,7 @@ fn rows() -> Vec<Row> {
         rows.push(row("event/mix", threads, EVENTS, event_mix, 1));
     }
     if !appends::has_counter() {
-        rows.retain(|r| !matches!(r.name, "append/u64" | "append/u64/ordered"));
+        rows.retain(|r| !matches!(r.name, "append/u64" | "append/u64/ordered" | "append/u64/by_thread" | "append/u64/global"));
     }
     rows
 }

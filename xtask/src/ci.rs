@@ -1,14 +1,14 @@
 //! `cargo xtask ci`.
 
 use crate::process::Tally;
-use crate::{check, crash, fuzz, golden, readme, stress, test, tidy, ui};
+use crate::{check, crash, fuzz, golden, instructions, readme, stress, test, tidy, ui};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
 type Step = fn() -> Result<Tally>;
 
 /// Cheap steps first. The short link matrix is one of the workspace's tests.
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 10] = [
     ("tidy", tidy::run),
     ("check", check::run),
     ("test", test::run),
@@ -17,6 +17,7 @@ const STEPS: [(&str, Step); 9] = [
     ("stress", stress::ci),
     ("crash", crash::ci),
     ("golden", || golden::run(false)),
+    ("instructions", || instructions::run(false)),
     ("readme", readme::run),
 ];
 

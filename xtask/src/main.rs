@@ -8,6 +8,7 @@ mod ci;
 mod crash;
 mod fuzz;
 mod golden;
+mod instructions;
 mod link_matrix;
 mod process;
 mod readme;
@@ -51,6 +52,14 @@ enum Verb {
     /// Needs objdump (Debian: binutils) and an x86-64 Linux machine.
     Golden {
         /// Write what this run produced as the expected code.
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Instructions of an event, counted by callgrind, against the figures in `benches/instructions.txt`.
+    ///
+    /// At most 2 % more are accepted, and 15 % with another compiler than the file names. Needs valgrind (Debian: valgrind).
+    Instructions {
+        /// Write what this run counted as the expected figures.
         #[arg(long)]
         bless: bool,
     },
@@ -172,6 +181,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Test => Ok(test::run()?.close()),
         Verb::Ui { bless } => Ok(ui::run(bless)?.close()),
         Verb::Golden { bless } => Ok(golden::run(bless)?.close()),
+        Verb::Instructions { bless } => Ok(instructions::run(bless)?.close()),
         Verb::Tidy => Ok(tidy::run()?.close()),
         Verb::Readme => Ok(readme::run()?.close()),
         Verb::LinkMatrix { full } => Ok(link_matrix::run(full)?.close()),
