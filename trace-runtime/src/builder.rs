@@ -361,6 +361,7 @@ impl Builder {
         }
         populate_the_rest(&recording);
         control.publish(|p| recording.wants(p));
+        consumer::hurry();
         drop(control);
         for text in &self.triggers {
             if let Err(error) = trigger::add(&recording, text) {

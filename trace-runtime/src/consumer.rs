@@ -1,7 +1,8 @@
 //! The consumer's thread: delivers, reclaims, detaches probes that panicked, refines the clock.
 //!
-//! One thread for the process, all signals blocked, never traced itself. It polls: often while rings fill fast, at most ten
-//! times a second when nothing happens. Writers never wake it.
+//! One thread for the process, all signals blocked, never traced itself. It polls: often while rings fill fast, a hundred times a
+//! second for some seconds after they did or recording began, and at most ten times a second when nothing happens. Writers never
+//! wake it: what comes all at once after a long quiet time, a ring must hold for a tenth of a second.
 //!
 //! # Invariants
 //!
@@ -129,7 +130,7 @@ pub(crate) fn forget(session: &Arc<Recording>) -> Result<Receiver<Result<()>>> {
     Ok(answer)
 }
 
-/// Makes the thread run a round without delay.
+/// Makes the thread run a round without delay, and the next ones soon.
 pub(crate) fn hurry() {
     // Without the thread there is nothing to hurry.
     let _ = send(Request::Hurry);
@@ -165,6 +166,10 @@ const SHORTEST: Duration = Duration::from_micros(500);
 const LONGEST: Duration = Duration::from_millis(100);
 /// The longest while there are triggers: so late they may be.
 const TRIGGERED: Duration = Duration::from_millis(5);
+/// The longest interval for so long after there was something to deliver, or somebody asked for a round: who fires much often
+/// does so again.
+const LONGEST_SOON: Duration = Duration::from_millis(10);
+const SOON: Duration = Duration::from_secs(5);
 /// What is committed is delivered at least so often.
 const PERIOD: Duration = Duration::from_secs(1);
 /// So long a probe that runs when a session is stopped may take to return.
@@ -175,6 +180,8 @@ struct Consumer {
     reclaimer: Reclaimer,
     interval: Duration,
     next_round: Instant,
+    /// When there was something to deliver, or somebody asked for a round.
+    last_busy: Instant,
     next_cut: Instant,
     /// When the clock is to be compared with the operating system's again.
     next_refinement: Instant,
@@ -189,6 +196,7 @@ impl Consumer {
             reclaimer: Reclaimer::default(),
             interval: SHORTEST,
             next_round: now,
+            last_busy: now,
             next_cut: now + PERIOD,
             next_refinement: now + Duration::from_millis(10),
             panics: 0,
@@ -217,7 +225,10 @@ impl Consumer {
                     trigger::sources(&session).iter().filter(|s| s.is_recording()).for_each(|s| _ = s.round(true));
                     let _ = reply.send(Ok(()));
                 }
-                Ok(Request::Hurry) => self.next_round = Instant::now(),
+                Ok(Request::Hurry) => {
+                    let now = Instant::now();
+                    (self.interval, self.next_round, self.last_busy) = (SHORTEST, now, now);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -245,6 +256,13 @@ impl Consumer {
         }
         if trigger::look_for_signals() {
             longest = TRIGGERED;
+        }
+        let now = Instant::now();
+        if fullness > 0 {
+            self.last_busy = now;
+        }
+        if now.duration_since(self.last_busy) < SOON {
+            longest = longest.min(LONGEST_SOON);
         }
         self.interval = match fullness {
             64.. => self.interval / 4,

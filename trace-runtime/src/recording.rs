@@ -4,6 +4,7 @@ use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, CEILING, Clock, Output};
 use crate::channel::{Channel, Plan};
 use crate::condition::Made;
+use crate::consumer;
 use crate::context::Context;
 use crate::delivery::{Delivery, Round};
 use crate::error::{Error, Kind, Result};
@@ -235,6 +236,7 @@ impl Recording {
         self.prepare(|p| self.wants(p))?;
         self.generation.store(self.channel.core.generation(), Ordering::Relaxed);
         control.publish(|p| self.wants(p));
+        consumer::hurry();
         Ok(())
     }
 
