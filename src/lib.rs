@@ -113,6 +113,11 @@ mod guide {}
 #[doc = include_str!("../docs/functions.md")]
 mod functions {}
 
+/// The triggers' code, compiled and run.
+#[cfg(all(doctest, feature = "runtime"))]
+#[doc = include_str!("../docs/triggers.md")]
+mod triggers {}
+
 /// The rules' code, compiled and run.
 #[cfg(all(doctest, feature = "runtime"))]
 #[doc = include_str!("../docs/rules.md")]

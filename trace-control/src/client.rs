@@ -83,6 +83,7 @@ impl Client {
         let own = match request {
             Request::Watch(watch) => watch.ms,
             Request::Why(why) => why.ms,
+            Request::Firings(after) => after.ms,
             Request::Stop(_) | Request::Destroy(_) => 60_000,
             _ => 0,
         };

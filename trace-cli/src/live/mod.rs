@@ -16,6 +16,8 @@ mod snapshot;
 mod status;
 mod target;
 pub(crate) mod text;
+mod trigger;
+mod watch;
 
 use crate::Outcome;
 use crate::common::Common;
@@ -37,6 +39,8 @@ pub(crate) enum Verb {
     Session(session::Arguments),
     Config(config::Arguments),
     Snapshot(snapshot::Arguments),
+    Trigger(trigger::Arguments),
+    Watch(watch::Arguments),
 }
 
 impl Verb {
@@ -55,6 +59,8 @@ impl Verb {
             Self::Doctor(arguments) => diagnose::doctor(arguments, common),
             Self::Config(arguments) => config::run(arguments, common),
             Self::Snapshot(arguments) => snapshot::run(arguments, common),
+            Self::Trigger(arguments) => trigger::run(arguments, common),
+            Self::Watch(arguments) => watch::run(arguments, common),
             Self::Session(arguments) => session::run(arguments, common),
         }
     }

@@ -11,6 +11,7 @@ use trace_control::units;
 use super::process::Process;
 use super::target::Target;
 use super::text::{Bytes, Rate, age, table};
+use super::trigger;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{Failure, complain};
@@ -101,6 +102,9 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
     };
     let headings = ["SESSION", "STATE", ">EVENTS", ">RATE", ">WRITTEN", ">RESIDENT / MAPPED", "LOST"];
     write!(out, "{}", table(&headings, now.sessions.iter().map(row).collect()))?;
+    for session in &now.sessions {
+        session.triggers.iter().try_for_each(|t| writeln!(out, "trigger of {}: {}", session.name, trigger::state(t)))?;
+    }
     out.flush()?;
     for session in &now.sessions {
         if let Some(failure) = &session.failure {
@@ -184,6 +188,7 @@ pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common
             None if session.external => writeln!(out, "  trace:    written by another process")?,
             None => writeln!(out, "  trace:    printed on the process's standard error stream")?,
         }
+        session.triggers.iter().try_for_each(|t| writeln!(out, "  trigger:  {}: {}", trigger::state(t), t.trigger))?;
         for warning in &session.warnings {
             writeln!(out, "  warning:  {warning}")?;
         }

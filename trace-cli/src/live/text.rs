@@ -38,6 +38,20 @@ impl fmt::Display for Rate {
     }
 }
 
+/// A time in nanoseconds.
+pub(super) struct Nanoseconds(pub(super) u64);
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns @ ..1_000 => write!(f, "{ns} ns"),
+            ns @ ..1_000_000 => write!(f, "{:.1} us", ns as f64 / 1e3),
+            ns @ ..1_000_000_000 => write!(f, "{:.1} ms", ns as f64 / 1e6),
+            ns => write!(f, "{:.1} s", ns as f64 / 1e9),
+        }
+    }
+}
+
 /// How long something has lasted.
 pub(super) fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
