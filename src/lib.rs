@@ -31,12 +31,12 @@
 //! Everything else is for ordinary code. A child made by `vfork` or `clone(CLONE_VM)` must not trace.
 #![cfg_attr(not(feature = "runtime"), no_std)]
 
-pub use trace_macros::{Event, Field, event, probe, span, state_dump, tracepoint};
+pub use trace_macros::{Abi, Event, Field, event, probe, span, state_dump, tracepoint};
 pub use trace_registry::field::Extra;
 pub use trace_registry::state_dump::StateDump;
 pub use trace_registry::{
-    AttachGuard, DetachError, Event, EventClass, Field, FieldClass, Glob, Level, Name, ProbeDescriptor, ProbeOutput, Tracepoint,
-    TracepointDescriptor,
+    Abi, AttachGuard, DetachError, Event, EventClass, Field, FieldClass, Glob, Level, Name, ProbeDescriptor, ProbeOutput,
+    Tracepoint, TracepointDescriptor,
 };
 #[cfg(feature = "runtime")]
 pub use trace_runtime::*;
@@ -51,9 +51,11 @@ pub mod registry {
 #[doc(hidden)]
 pub mod __private {
     pub use trace_macros::__tracepoint as declare;
+    pub use trace_registry::abi::*;
     pub use trace_registry::closure::*;
     pub use trace_registry::event::*;
     pub use trace_registry::field::*;
+    pub use trace_registry::image::{ModuleInfo, RINGTRACE_MODULES_0_1_0 as MODULES};
     pub use trace_registry::linkme;
     pub use trace_registry::probe::*;
     pub use trace_registry::registry::RINGTRACE_STATE_DUMPS_0_1_0 as STATE_DUMPS;
@@ -100,6 +102,30 @@ macro_rules! fire {
     };
     ($($other:tt)*) => {
         ::core::compile_error!("`fire!` takes the call of a tracepoint: `fire!(path::to::tracepoint(arguments))`")
+    };
+}
+
+/// Declares that this crate, a `cdylib`, is a probe module, which a running program loads and unloads.
+///
+/// `probe_module! { "name", "version" }`; without arguments, name and version are those of the package. The module has any probes
+/// and tracepoints; `docs/modules.md` says how it is built.
+///
+/// ```
+/// ringtrace::probe_module! { "eviction-probes", "1.2.0" }
+/// ```
+#[macro_export]
+macro_rules! probe_module {
+    () => {
+        $crate::probe_module! { ::core::env!("CARGO_PKG_NAME"), ::core::env!("CARGO_PKG_VERSION") }
+    };
+    ($name:expr, $version:expr $(,)?) => {
+        const _: () = {
+            use $crate::__private::linkme;
+            #[linkme::distributed_slice($crate::__private::MODULES)]
+            #[linkme(crate = linkme)]
+            static __RINGTRACE_MODULE: $crate::__private::ModuleInfo =
+                $crate::__private::ModuleInfo { name: $name, version: $version };
+        };
     };
 }
 

@@ -239,6 +239,9 @@ fn no_bytes_upset_the_agent() {
         Just("doctor"),
         Just("snapshot"),
         Just("watch"),
+        Just("modules"),
+        Just("load-module"),
+        Just("unload-module"),
         Just("erase")
     ];
     let with = prop_oneof![

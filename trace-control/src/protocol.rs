@@ -8,6 +8,8 @@
 //!
 //! Requests of one connection are answered in their order. `id` is any JSON value, and returned. An answer may have members
 //! that this version does not know; a request may not: what it asks for would silently not be done.
+//!
+//! One file, because it is what docs/control-protocol.md describes, and is read beside it.
 
 mod triggers;
 
@@ -78,11 +80,17 @@ pub enum Request {
     Untrigger(Untrigger),
     /// Wait for firings that a trigger notifies of. → [`Firings`].
     Firings(After),
+    /// Which probe modules are loaded? → [`Modules`].
+    Modules,
+    /// Load a probe module. → [`Module`].
+    LoadModule(LoadModule),
+    /// Unload a probe module. → [`Module`].
+    UnloadModule(UnloadModule),
 }
 
 impl Request {
     /// The names of all requests.
-    pub const NAMES: [&str; 17] = [
+    pub const NAMES: [&str; 20] = [
         "hello",
         "list",
         "status",
@@ -100,6 +108,9 @@ impl Request {
         "trigger",
         "untrigger",
         "firings",
+        "modules",
+        "load-module",
+        "unload-module",
     ];
 
     /// Reads the request of an envelope.
@@ -257,6 +268,44 @@ pub struct Process {
 pub struct Listing {
     /// The tracepoints, by name.
     pub tracepoints: Vec<Tracepoint>,
+}
+
+/// The probe modules of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modules {
+    /// In the order in which they were loaded.
+    pub modules: Vec<Module>,
+}
+
+/// A probe module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Names of its probes.
+    pub probes: Vec<String>,
+}
+
+/// Which module to load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadModule {
+    /// Its file: absolute, or from the process's working directory.
+    pub path: PathBuf,
+}
+
+/// Which module to unload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnloadModule {
+    /// Its name.
+    pub name: String,
+    /// How long to wait for probes that run, in ms.
+    pub ms: u64,
 }
 
 /// A tracepoint.

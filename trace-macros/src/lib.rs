@@ -10,6 +10,7 @@
 //! | `site` | what those two have in common |
 //! | `probe` | `#[probe]` |
 //! | `fields` | `#[derive(Event)]`, `#[derive(Field)]`: the fields of a type and how they are written |
+//! | `abi`, `stamp` | `#[derive(Abi)]`; a hash of the sources that a package is made from |
 //! | `options`, `lifetimes`, `errors` | attribute words; lifetimes of types that are named elsewhere; errors, all at once |
 //! | `support` | the names that expansions use: the support module, linker sections |
 //!
@@ -22,6 +23,7 @@
 //!   (`forbid(unsafe_code)`) do not see them; only types, field expressions and the lines that check them carry the user's.
 //! - MA-3: Generated local names carry mixed-site spans, so that no name of the user's captures them.
 
+mod abi;
 mod adhoc;
 mod errors;
 mod fields;
@@ -30,6 +32,7 @@ mod lifetimes;
 mod options;
 mod probe;
 mod site;
+mod stamp;
 mod state_dump;
 mod support;
 mod tracepoint;
@@ -375,4 +378,35 @@ pub fn span(call: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn state_dump(options: TokenStream, item: TokenStream) -> TokenStream {
     state_dump::expand(options.into(), item.into()).into()
+}
+
+/// Makes the layout of a type known: a hash of the names, offsets and types of its fields, and of theirs.
+///
+/// A loadable probe module is attached to a tracepoint whose argument types have this in the program and in the module, and
+/// equal hashes, however the two were built. A field that was added, moved, renamed or given another type is noticed.
+///
+/// ```
+/// #[derive(ringtrace::Abi)]
+/// pub struct Page {
+///     pub id: u64,
+///     pub owner: Owner,
+/// }
+///
+/// #[derive(Clone, Copy, ringtrace::Abi)]
+/// pub enum Owner {
+///     Nobody,
+///     Table(u32),
+/// }
+///
+/// #[ringtrace::tracepoint]
+/// pub fn page_evicted(page: &Page);
+/// ```
+///
+/// # Errors
+///
+/// Type and const parameters, and unions, are refused; so are types of fields that have no `Abi` themselves. A type that refers to
+/// itself has no hash either: the compiler reports a cycle.
+#[proc_macro_derive(Abi)]
+pub fn abi(item: TokenStream) -> TokenStream {
+    abi::derive(item.into()).into()
 }

@@ -212,6 +212,7 @@ pub(crate) fn descriptor(probe: &Descriptor<'_>) -> TokenStream {
             #name,
             __rt::Level::#level,
             #location,
+            ::core::module_path!(),
             // A call whose argument is typed by the tracepoint: one error where they differ.
             || #takes.__probe(
                 |#entry: &__rt::Entry, #(#parameters),*| #entry.run::<#output>(|| #call),

@@ -9,6 +9,7 @@
 //! - CL-2: A closure is dropped by the reclaimer, never by a thread that may be running it.
 #![expect(unsafe_code, reason = "a closure is reached without its type")]
 
+use crate::image::Image;
 use crate::probe::{ErasedProbe, contain};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::sys;
@@ -79,6 +80,10 @@ pub struct Runtime {
     pub detach: fn(Arc<Attached>),
     /// The same, and waits until it has been dropped.
     pub detach_and_wait: fn(Arc<Attached>, Duration) -> Result<(), DetachError>,
+    /// Takes the tracepoints and probes of an image that was loaded.
+    pub register: fn(&'static Image),
+    /// Lets go of them, and waits until nothing of the image is used.
+    pub unregister: fn(&'static Image),
 }
 
 /// The run time, where one is linked into the program.
@@ -94,10 +99,16 @@ pub fn set_runtime(runtime: &'static Runtime) {
     HOST.store(core::ptr::from_ref(runtime).cast_mut(), Ordering::Release);
 }
 
-fn runtime() -> Option<&'static Runtime> {
+pub(crate) fn runtime() -> Option<&'static Runtime> {
     // Acquire: pairs with the Release store in `set_runtime`.
     // SAFETY: null, or a static of the program's.
     unsafe { HOST.load(Ordering::Acquire).as_ref() }.or_else(|| RINGTRACE_RUNTIMES_0_1_0.first())
+}
+
+/// Whether the run time of another image is this one's too.
+pub fn is_hosted() -> bool {
+    // Relaxed: set before anything of this image runs but its constructors.
+    !HOST.load(Ordering::Relaxed).is_null()
 }
 
 /// Attaches a closure that runs `nests` also inside other tracepoints' probes.
@@ -119,6 +130,8 @@ pub fn attach<F: Send + Sync + 'static>(
         call: ManuallyDrop::new(call),
     });
     let attached = match runtime() {
+        // What one image allocates, another may not be able to free.
+        _ if is_hosted() => Err(String::from("a shared object that was loaded cannot attach closures: give it a `#[probe]`")),
         Some(runtime) => (runtime.attach)(closure.clone()),
         None => Err(String::from("the program has no run time: enable the feature `runtime` of ringtrace in the application")),
     };
@@ -172,7 +185,7 @@ impl AttachGuard {
         this.failure = None;
         // SAFETY: taken once: `this` is not dropped.
         let closure = unsafe { ManuallyDrop::take(&mut this.closure) };
-        match runtime() {
+        match runtime().filter(|_| !is_hosted()) {
             Some(runtime) => (runtime.detach_and_wait)(closure, limit),
             None => Ok(()),
         }
@@ -183,7 +196,7 @@ impl Drop for AttachGuard {
     fn drop(&mut self) {
         // SAFETY: taken once: the guard is being dropped.
         let closure = unsafe { ManuallyDrop::take(&mut self.closure) };
-        if let Some(runtime) = runtime() {
+        if let Some(runtime) = runtime().filter(|_| !is_hosted()) {
             (runtime.detach)(closure);
         }
     }

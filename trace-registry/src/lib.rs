@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`tracepoint`] | the gate, the descriptor of a tracepoint, the emitter |
 //! | [`probe`] | the descriptor of a probe, the probe list that a gate points to, what a probe may return |
+//! | [`image`], [`abi`] | what each image of the process has; whether two builds agree on a tracepoint's arguments |
 //! | [`closure`] | closures that are attached at run time |
 //! | [`field`], [`event`] | field classes, event classes, and how a value becomes bytes |
 //! | [`condition`] | which events of a probe a target takes |
@@ -24,12 +25,14 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+pub mod abi;
 pub mod closure;
 pub mod condition;
 pub mod event;
 pub mod event_id;
 pub mod field;
 pub mod format;
+pub mod image;
 mod level;
 #[doc(hidden)]
 pub mod mutation;
@@ -44,6 +47,7 @@ pub mod sync;
 pub mod sys;
 pub mod tracepoint;
 
+pub use abi::Abi;
 pub use closure::{AttachGuard, DetachError};
 pub use event::{Event, EventClass};
 pub use field::{Field, FieldClass};

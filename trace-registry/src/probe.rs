@@ -33,6 +33,8 @@ pub struct ProbeDescriptor {
     pub least: usize,
     /// Where it is written.
     pub location: Location,
+    /// The module in which it is written, as `module_path!()` says.
+    pub module_path: &'static str,
     /// The probe's function, typed by its tracepoint.
     pub function: fn() -> ErasedProbe,
     /// How often it panicked.
@@ -50,6 +52,7 @@ impl ProbeDescriptor {
         name: Option<Name>,
         level: Level,
         location: Location,
+        module_path: &'static str,
         function: fn() -> ErasedProbe,
     ) -> ProbeDescriptor {
         ProbeDescriptor {
@@ -59,6 +62,7 @@ impl ProbeDescriptor {
             class: O::CLASS,
             least: O::LEAST,
             location,
+            module_path,
             function,
             panics: AtomicU64::new(0),
             skipped: &[],
@@ -78,6 +82,7 @@ impl ProbeDescriptor {
             class: Some(E::DESCRIPTION),
             least: E::SIZES.least,
             location: S::LOCATION,
+            module_path: S::MODULE,
             function: identity,
             panics: AtomicU64::new(0),
             skipped,
@@ -201,12 +206,22 @@ static_assertions::assert_impl_all!(Entry: Send, Sync);
 impl Entry {
     /// Makes an entry in front of others. With no target the probe runs, and what it returns goes nowhere.
     pub fn new(probe: &'static ProbeDescriptor, targets: Vec<Conditional>, next: Option<Box<Entry>>) -> Entry {
+        Entry::of(probe, (probe.function)(), targets, next)
+    }
+
+    /// The same, with the probe's function, which is of the probe type of the list's tracepoint (TP-2).
+    pub fn of(
+        probe: &'static ProbeDescriptor,
+        function: ErasedProbe,
+        targets: Vec<Conditional>,
+        next: Option<Box<Entry>>,
+    ) -> Entry {
         let (targets, conditional) = match targets.iter().any(Conditional::is_conditional) {
             true => (Vec::new(), targets),
             false => (targets.into_iter().map(|c| c.target).collect(), Vec::new()),
         };
         Entry {
-            function: AtomicPtr::new((probe.function)().cast_mut()),
+            function: AtomicPtr::new(function.cast_mut()),
             next,
             targets: targets.into(),
             conditional: conditional.into(),
@@ -287,7 +302,7 @@ impl Entry {
             Origin::Probe(probe) => probe.panics.fetch_add(1, Ordering::Relaxed),
             Origin::Closure(closure) => closure.panics.fetch_add(1, Ordering::Relaxed),
         };
-        PANICS.fetch_add(1, Ordering::Relaxed);
+        crate::read_side::panics().fetch_add(1, Ordering::Relaxed);
         self.lose(Loss::Panicked);
     }
 
@@ -315,9 +330,6 @@ pub(crate) fn contain(work: impl FnOnce()) -> bool {
     work();
     true
 }
-
-/// Panics of probes in this process: the run time looks for those to detach when the number has changed.
-pub static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// What a probe returns: an event, `Option` of one (`None` skips), or `()` (an action).
 #[diagnostic::on_unimplemented(

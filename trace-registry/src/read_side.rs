@@ -65,7 +65,9 @@ pub struct Header {
     entries: AtomicU32,
     /// The counters on CPU 0 of the phase that readers take now.
     pub(crate) current: AtomicPtr<PhaseCounters>,
-    reserved: [AtomicU64; 5],
+    /// Panics of probes in all images.
+    panics: AtomicU64,
+    reserved: [AtomicU64; 4],
 }
 
 static_assertions::const_assert_eq!(core::mem::size_of::<Header>(), 64);
@@ -78,18 +80,40 @@ pub struct State {
     pub(crate) header: AtomicPtr<Header>,
     /// Distance in bytes from the thread pointer to the rseq area ([`sys::rseq_offset`]).
     pub rseq_offset: AtomicIsize,
+    /// Distance in bytes from the thread pointer to the thread's block; 0 before [`sys::init`].
+    pub block_offset: AtomicIsize,
+}
+
+impl State {
+    /// Takes over the state of the image that owns the read side.
+    pub(crate) fn adopt(&self, owner: &State) {
+        self.rseq_offset.store(owner.rseq_offset.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.block_offset.store(owner.block_offset.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Release: as in `install`.
+        self.header.store(owner.header.load(Ordering::Acquire), Ordering::Release);
+    }
 }
 
 #[doc(hidden)]
-pub static STATE: State = State { header: AtomicPtr::new(ptr::from_ref(&CLOSED).cast_mut()), rseq_offset: AtomicIsize::new(0) };
+pub static STATE: State = State {
+    header: AtomicPtr::new(ptr::from_ref(&CLOSED).cast_mut()),
+    rseq_offset: AtomicIsize::new(0),
+    block_offset: AtomicIsize::new(0),
+};
 
 static CLOSED: Header = Header {
     generation: AtomicU64::new(0),
     sequenced: AtomicU32::new(0),
     entries: AtomicU32::new(0),
     current: AtomicPtr::new(ptr::null_mut()),
-    reserved: [const { AtomicU64::new(0) }; 5],
+    panics: AtomicU64::new(0),
+    reserved: [const { AtomicU64::new(0) }; 4],
 };
+
+/// Panics of probes in this process: the run time looks for those to detach when the number has changed.
+pub fn panics() -> &'static AtomicU64 {
+    &header().panics
+}
 
 fn header() -> &'static Header {
     // Acquire: orders what `install` stored before. Pairs with its Release store. x86-64 needs no instruction for it, so the

@@ -14,12 +14,14 @@
 
 #![expect(unsafe_code, reason = "lists are reached by address")]
 
+use crate::abi::ArgumentType;
 use crate::name::Name;
 use crate::probe::{Entry, Loss};
 use crate::read_side::{self, Section};
 use crate::sync::{AtomicPtr, Ordering};
 use crate::sys::{self, ThreadBlock};
 use crate::{is_mutated, mutation};
+use core::any::TypeId;
 use core::ptr;
 
 /// How deep tracepoints nest in one thread (a probe, a signal handler, an allocator that traces) before firings are counted
@@ -138,6 +140,14 @@ pub struct TracepointDescriptor {
     pub gate: &'static Gate,
     /// Whether it may fire in signal handlers and allocators.
     pub reentrant: bool,
+    /// The module in which it is declared, as `module_path!()` says.
+    pub module_path: &'static str,
+    /// What its arguments are in memory.
+    pub arguments: fn() -> &'static [ArgumentType],
+    /// What identifies the types of its arguments to the compiler.
+    pub identity: fn() -> TypeId,
+    /// Hash of the sources that those types come from; 0: not known.
+    pub stamp: u64,
 }
 
 static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);

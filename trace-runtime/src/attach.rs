@@ -4,6 +4,8 @@
 //! the tracepoints concerned are made anew and published; the old ones are retired. Nothing here waits for a grace period.
 
 #![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
+use crate::catalogue::{self, Site};
+pub(crate) use crate::catalogue::{NamedProbe, probes, sites};
 use crate::condition::{self, Progress};
 use crate::error::{Error, Kind, Result};
 use crate::per_image::PerImage;
@@ -13,46 +15,14 @@ use crate::recording::Recording;
 use crate::rule::Rule;
 use crate::state;
 use arc_swap::ArcSwap;
-use once_cell::race::OnceBox;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trace_registry::closure::Attached;
 use trace_registry::condition::Conditional;
+use trace_registry::image::{Contents, Image};
 use trace_registry::probe::Entry;
 use trace_registry::registry::{self, Match};
 use trace_registry::sync::Ordering;
-use trace_registry::{Glob, ProbeDescriptor, TracepointDescriptor};
-
-/// A probe with its name, which is made only once.
-pub(crate) struct NamedProbe {
-    pub(crate) probe: &'static ProbeDescriptor,
-    pub(crate) name: String,
-}
-
-/// The tracepoints that have probes, and those.
-pub(crate) struct Site {
-    pub(crate) tracepoint: &'static TracepointDescriptor,
-    pub(crate) probes: Vec<NamedProbe>,
-}
-
-pub(crate) fn sites() -> &'static [Site] {
-    static SITES: OnceBox<Vec<Site>> = OnceBox::new();
-    SITES.get_or_init(|| {
-        // By the address of the descriptor: a tracepoint is one static.
-        let mut sites: BTreeMap<usize, Site> = BTreeMap::new();
-        for probe in registry::probes() {
-            let tracepoint = (probe.tracepoint)();
-            let site =
-                sites.entry(std::ptr::from_ref(tracepoint).addr()).or_insert_with(|| Site { tracepoint, probes: Vec::new() });
-            site.probes.push(NamedProbe { probe, name: probe.name().to_string() });
-        }
-        Box::new(sites.into_values().collect())
-    })
-}
-
-pub(crate) fn probes() -> impl Iterator<Item = &'static NamedProbe> + Clone {
-    sites().iter().flat_map(|s| &s.probes)
-}
+use trace_registry::{Glob, ProbeDescriptor};
 
 /// Who is given events of a probe beside the sessions. It is dropped a grace period after the last list that names it.
 pub(crate) trait Watch: Send + Sync {
@@ -121,23 +91,19 @@ impl Control {
     /// Makes and publishes the lists of all tracepoints with a probe that `concerns`. It cannot fail: what a session cannot
     /// record is left out of its lists, and the session warns ([`Recording::prepare`] tells beforehand).
     pub(crate) fn publish(&mut self, concerns: impl Fn(&NamedProbe) -> bool) {
-        let concerned = sites().iter().filter(|s| s.probes.iter().any(&concerns));
-        self.publish_lists(concerned.map(|s| (s.tracepoint, &*s.probes)));
+        self.publish_sites(|site| site.probes.iter().any(|p| concerns(p)));
     }
 
-    /// Makes and publishes the list of one tracepoint, which may have no probe.
-    fn publish_list(&mut self, tracepoint: &'static TracepointDescriptor) {
-        let site = sites().iter().find(|s| std::ptr::eq(s.tracepoint, tracepoint));
-        self.publish_lists(std::iter::once((tracepoint, site.map_or(&[][..], |s| &s.probes))));
-    }
-
-    fn publish_lists<'s>(&mut self, sites: impl Iterator<Item = (&'s TracepointDescriptor, &'s [NamedProbe])>) {
-        let sessions = recordings();
-        let lists: Vec<_> = sites.map(|(tracepoint, probes)| (tracepoint, self.list(tracepoint, probes, &sessions))).collect();
+    /// The same, for tracepoints that may have no probe.
+    fn publish_sites(&mut self, concerns: impl Fn(&Site) -> bool) {
+        let (sites, sessions) = (sites(), recordings());
+        let concerned = sites.iter().filter(|site| concerns(site));
+        let of_site = |site: &Site| site.gates().map(|gate| (gate, self.list(site, &sessions))).collect::<Vec<_>>();
+        let lists: Vec<_> = concerned.flat_map(of_site).collect();
         let mut retired = 0;
-        for (tracepoint, list) in lists {
+        for (gate, list) in lists {
             let list = list.map_or(std::ptr::null_mut(), Box::into_raw);
-            retired = retire_list(tracepoint.gate.publish(list)).max(retired);
+            retired = retire_list(gate.publish(list)).max(retired);
         }
         if retired >= rcu::RETIRED_HASTE {
             crate::consumer::hurry();
@@ -145,13 +111,14 @@ impl Control {
     }
 
     /// The list of one tracepoint; `None`: it has no closure, and no session wants any of its probes.
-    fn list(&self, tracepoint: &TracepointDescriptor, probes: &[NamedProbe], sessions: &[Arc<Recording>]) -> Option<Box<Entry>> {
+    fn list(&self, site: &Site, sessions: &[Arc<Recording>]) -> Option<Box<Entry>> {
         let mut list = None;
         // From the last to the first, each in front of those behind it.
-        for closure in self.closures.iter().rev().filter(|c| std::ptr::eq(c.tracepoint, tracepoint)) {
+        for closure in self.closures.iter().rev().filter(|c| site.has(c.tracepoint.gate)) {
             list = Some(Box::new(Entry::of_closure(closure.clone(), list)));
         }
-        for named in probes.iter().rev().filter(|p| !self.is_detached(p.probe)) {
+        for named in site.probes.iter().rev().filter(|p| !self.is_detached(p.probe)) {
+            let Some(function) = named.function() else { continue };
             let mut wanted = false;
             let mut targets: Vec<Conditional> = Vec::new();
             for session in sessions.iter().filter(|s| s.is_recording()) {
@@ -165,7 +132,7 @@ impl Control {
                 targets.push(watch.conditional());
             }
             if wanted {
-                list = Some(Box::new(Entry::new(named.probe, targets, list)));
+                list = Some(Box::new(Entry::of(named.probe, function, targets, list)));
             }
         }
         list
@@ -190,10 +157,10 @@ impl Control {
 
     /// Puts a closure behind the probes of its tracepoint.
     pub(crate) fn attach(&mut self, closure: Arc<Attached>) {
-        let tracepoint = closure.tracepoint;
+        let gate = closure.tracepoint.gate;
         self.guarded.push(Arc::as_ptr(&closure).addr());
         self.closures.push(closure);
-        self.publish_list(tracepoint);
+        self.publish_sites(|site| site.has(gate));
     }
 
     /// Takes a closure out of the list of its tracepoint, if it is there.
@@ -201,7 +168,7 @@ impl Control {
         let before = self.closures.len();
         self.closures.retain(|c| !Arc::ptr_eq(c, closure));
         if self.closures.len() < before {
-            self.publish_list(closure.tracepoint);
+            self.publish_sites(|site| site.has(closure.tracepoint.gate));
         }
     }
 
@@ -221,15 +188,43 @@ impl Control {
         panicked
     }
 
+    /// Takes in what an image declares: rules that match it apply at once.
+    pub(crate) fn add_image(&mut self, image: &'static Image, contents: &Contents) {
+        let changed = catalogue::add(image, contents);
+        // What panicked, and is another build now, may try again.
+        self.detached.retain(|d| probes().any(|p| std::ptr::from_ref(p.probe).addr() == *d && has_panicked(p)));
+        let is_new = |p: &NamedProbe| changed.contains(&catalogue::key(p.tracepoint));
+        for session in recordings().iter().filter(|s| s.is_recording()) {
+            if let Err(error) = session.prepare(|p| is_new(p) && session.wants(p)) {
+                session.warn(error.to_string());
+            }
+        }
+        if !recordings().is_empty() || !self.closures.is_empty() || !self.watched.is_empty() {
+            self.publish_sites(|site| changed.contains(&catalogue::key(site.tracepoint)));
+        }
+    }
+
+    /// Lets go of all that an image declares. Lists that name it may still be read.
+    pub(crate) fn remove_image(&mut self, image: &'static Image) {
+        let (gates, changed) = catalogue::remove(image);
+        self.publish_sites(|site| changed.contains(&catalogue::key(site.tracepoint)));
+        for gate in gates {
+            retire_list(gate.publish(std::ptr::null_mut()));
+        }
+    }
+
     /// Detaches the probes that panicked since the last call, and returns them.
     pub(crate) fn detach_panicked(&mut self) -> Vec<&'static NamedProbe> {
-        // Relaxed: a count; the next call sees what this one misses.
-        let panicked = |p: &&NamedProbe| p.probe.panics.load(Ordering::Relaxed) > 0;
-        let new: Vec<_> = probes().filter(panicked).filter(|p| !self.is_detached(p.probe)).collect();
+        let new: Vec<_> = probes().filter(|p| has_panicked(p)).filter(|p| !self.is_detached(p.probe)).collect();
         self.detached.extend(new.iter().map(|p| std::ptr::from_ref(p.probe).addr()));
         self.publish(|p| new.iter().any(|n| std::ptr::eq(n.probe, p.probe)));
         new
     }
+}
+
+fn has_panicked(named: &NamedProbe) -> bool {
+    // Relaxed: a count; the next look sees what this one misses.
+    named.probe.panics.load(Ordering::Relaxed) > 0
 }
 
 fn address(probe: &NamedProbe) -> usize {
@@ -305,9 +300,9 @@ fn names_a_function(rule: &mut Rule) -> bool {
 
 /// What to do about tracepoints that a rule means but that have no probe.
 fn unprobed(rule: &Rule) -> Vec<String> {
-    let probed: Vec<usize> = sites().iter().map(|s| std::ptr::from_ref(s.tracepoint).addr()).collect();
-    let candidates = registry::tracepoints().iter().filter(|t| !probed.contains(&std::ptr::from_ref(*t).addr()));
-    match registry::find(&rule.glob, candidates, |t| t.name.to_string()) {
+    let sites = sites();
+    let unprobed: Vec<_> = sites.iter().filter(|s| s.probes.is_empty()).map(|s| s.tracepoint).collect();
+    match registry::find(&rule.glob, unprobed.into_iter(), |t| t.name.to_string()) {
         Match::Some(tracepoints) => tracepoints
             .into_iter()
             .map(|t| {
@@ -334,14 +329,12 @@ pub(crate) fn decides(rules: &[Rule], probe: &NamedProbe) -> bool {
 
 /// What to say of probes that go by one name, where the rules take that name.
 pub(crate) fn duplicates(rules: &[Rule]) -> Vec<String> {
-    let taken = |d: &registry::Duplicate| decides(rules, &NamedProbe { probe: d.first, name: d.name.clone() });
-    registry::duplicates()
-        .into_iter()
-        .filter(taken)
-        .map(|d| {
+    let twins = catalogue::twins().into_iter().filter(|(first, _)| decides(rules, first));
+    twins
+        .map(|(first, second)| {
             format!(
                 "two probes are called {}, at {} and at {}: rules cannot tell them apart; give one of them `name = \"…\"`",
-                d.name, d.first.location, d.second.location
+                first.name, first.probe.location, second.probe.location
             )
         })
         .collect()

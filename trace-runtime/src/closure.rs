@@ -4,6 +4,7 @@ use crate::attach;
 use crate::consumer;
 use crate::error::{Chain, Result};
 use crate::follow;
+use crate::module;
 use crate::process;
 use crate::rcu;
 use std::sync::Arc;
@@ -15,8 +16,13 @@ use trace_registry::linkme::{self, distributed_slice};
 
 #[distributed_slice(RINGTRACE_RUNTIMES_0_1_0)]
 #[linkme(crate = linkme)]
-pub(crate) static RUNTIME: Runtime =
-    Runtime { attach: |closure| attach(closure).map_err(|e| Chain(&e).to_string()), detach, detach_and_wait };
+pub(crate) static RUNTIME: Runtime = Runtime {
+    attach: |closure| attach(closure).map_err(|e| Chain(&e).to_string()),
+    detach,
+    detach_and_wait,
+    register: module::register,
+    unregister: module::unregister,
+};
 
 fn attach(closure: Arc<Attached>) -> Result<()> {
     process::current()?;

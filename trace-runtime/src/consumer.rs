@@ -130,6 +130,19 @@ pub(crate) fn forget(session: &Arc<Recording>) -> Result<Receiver<Result<()>>> {
     Ok(answer)
 }
 
+/// Whether the thread runs. Nothing was ever attached before it did.
+pub(crate) fn is_running() -> bool {
+    lock(REQUESTS.get()).is_some()
+}
+
+/// Whether the process ends.
+pub(crate) fn is_ending() -> bool {
+    // Relaxed: of use to the thread that ends the process.
+    ENDING.load(Ordering::Relaxed)
+}
+
+static ENDING: AtomicBool = AtomicBool::new(false);
+
 /// Makes the thread run a round without delay, and the next ones soon.
 pub(crate) fn hurry() {
     // Without the thread there is nothing to hurry.
@@ -146,6 +159,7 @@ pub(crate) fn destroy(session: &Arc<Recording>, wait: bool) {
 
 /// At the end of the process: what is recorded is delivered, whoever still holds the sessions.
 extern "C" fn stop_all() {
+    ENDING.store(true, Ordering::Relaxed);
     if follow::is_child() || process::get().is_none() || process::may_wait("").is_err() {
         return; // a forked child, or a probe that ended the process: the rings stay for `ringtrace recover`
     }
@@ -278,7 +292,7 @@ impl Consumer {
     }
 
     fn detach_panicked(&mut self) {
-        let panics = trace_registry::probe::PANICS.load(Ordering::Relaxed);
+        let panics = trace_registry::read_side::panics().load(Ordering::Relaxed);
         if panics == self.panics {
             return;
         }

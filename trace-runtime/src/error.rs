@@ -84,6 +84,15 @@ pub(crate) enum Kind {
     NoTrigger { name: String, session: String, names: Vec<String> },
     #[error("cannot recover {}: {why}", .path.display())]
     InUse { path: PathBuf, why: &'static str },
+    #[error("no module is called `{name}`; {}", if .loaded.is_empty() { "none is loaded".to_owned() } else { format!("loaded: {}", .loaded.join(", ")) })]
+    NoModule { name: String, loaded: Vec<String> },
+    #[error("cannot load the module {}: {why}", .path.display())]
+    Module { path: PathBuf, why: String },
+    #[error(
+        "the module {name} is detached, but not unloaded: a probe of it ({}) has not returned within {limit:?}; it is unloaded when \
+         that returns", .probes.join(", ")
+    )]
+    ModuleStuck { name: String, probes: Vec<String>, limit: std::time::Duration },
     #[error("{0} cannot be called from inside a probe: it would wait for that probe to end")]
     InsideProbe(&'static str),
 }
@@ -141,6 +150,11 @@ impl Error {
             Kind::UnknownName { name, .. } | Kind::Ambiguous { name, .. } => Some(("", "", Place::Name(name))),
             _ => None,
         }
+    }
+
+    /// Whether a probe module does not fit the program, or has a probe that does not return.
+    pub fn is_module(&self) -> bool {
+        matches!(*self.0, Kind::Module { .. } | Kind::ModuleStuck { .. })
     }
 
     /// Whether a rule is wrong: its words, or an exact name that nothing has.

@@ -15,9 +15,11 @@
 use crate::agent;
 use crate::attach;
 use crate::builder::Builder;
+use crate::catalogue;
 use crate::clock::Clock;
 use crate::consumer;
 use crate::init;
+use crate::module;
 use crate::process;
 use crate::rcu;
 use crate::report;
@@ -47,12 +49,11 @@ pub(crate) fn is_child() -> bool {
 /// Makes a forked child a process of its own, without sessions; for its one thread.
 pub(crate) fn renew() {
     // Lists that this thread may be inside of stay (FO-1).
-    for tracepoint in trace_registry::registry::tracepoints() {
-        tracepoint.gate.publish(std::ptr::null_mut());
-    }
+    catalogue::renew();
     process::renew();
     Clock::renew();
     attach::renew();
+    module::renew();
     rcu::renew();
     consumer::renew();
     agent::renew();

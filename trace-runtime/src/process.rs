@@ -46,6 +46,9 @@ pub(crate) fn current() -> Result<&'static Process> {
     if crate::init::is_switched_off() {
         return Err(Kind::Off("the environment variable RINGTRACE says so").into());
     }
+    if trace_registry::closure::is_hosted() {
+        return Err(Kind::Off("it has a run time of its own, which traces this shared object too").into());
+    }
     if follow::is_child() {
         return Err(Kind::Off("it was forked from one that traces; call `ringtrace::init` in it, or let a session follow").into());
     }

@@ -6,6 +6,7 @@ mod diagnose;
 mod external;
 mod family;
 mod list;
+mod module;
 mod process;
 mod ps;
 mod record;
@@ -41,6 +42,7 @@ pub(crate) enum Verb {
     Snapshot(snapshot::Arguments),
     Trigger(trigger::Arguments),
     Watch(watch::Arguments),
+    Module(module::Arguments),
 }
 
 impl Verb {
@@ -61,6 +63,7 @@ impl Verb {
             Self::Snapshot(arguments) => snapshot::run(arguments, common),
             Self::Trigger(arguments) => trigger::run(arguments, common),
             Self::Watch(arguments) => watch::run(arguments, common),
+            Self::Module(arguments) => module::run(arguments, common),
             Self::Session(arguments) => session::run(arguments, common),
         }
     }

@@ -24,6 +24,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
     // Lints of names and dead code are about the function, which has the same name.
     let alias = hidden(ident);
     let type_name = type_name(ident);
+    let description = description(tracepoint, &types);
     let attach = attach(tracepoint, &type_name, &types, &arguments);
 
     let items = quote! {
@@ -67,6 +68,8 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
             }
 
             #attach
+
+            #description
         }
 
         impl __rt::Tracepoint for #type_name {
@@ -120,6 +123,36 @@ fn function(tracepoint: &Tracepoint) -> TokenStream {
         #[allow(clippy::inline_always)]
         #[inline(always)]
         #vis #sig #body
+    }
+}
+
+/// What the arguments are in memory, and to the compiler.
+fn description(tracepoint: &Tracepoint, types: &[&syn::Type]) -> TokenStream {
+    let lifetimes = &tracepoint.lifetimes;
+    let inspected = types.iter().map(|ty| {
+        let name = spaced(&ty.to_token_stream().to_string());
+        let mut referent = *ty;
+        while let syn::Type::Reference(reference) = referent {
+            referent = &reference.elem;
+        }
+        quote! {
+            __rt::ArgumentType {
+                name: #name,
+                size: __rt::Inspect::<#referent>::SIZE,
+                hash: __rt::Inspect::<#ty>::HASH,
+            }
+        }
+    });
+    quote! {
+        #[allow(unused_imports)]
+        fn __arguments<#(#lifetimes),*>() -> &'static [__rt::ArgumentType] {
+            use __rt::Unknown as _;
+            const { &[#(#inspected),*] }
+        }
+
+        fn __identity() -> ::core::any::TypeId {
+            __rt::identity::<for<#(#lifetimes),*> fn(#(#types),*)>()
+        }
     }
 }
 
@@ -205,6 +238,7 @@ fn descriptor(tracepoint: &Tracepoint) -> TokenStream {
     };
     let signature = spaced(&tracepoint.sig.to_token_stream().to_string());
     let location = location(&tracepoint.sig.ident);
+    let (type_name, stamp) = (type_name(&tracepoint.sig.ident), crate::stamp::of_package());
     quote! {
         __rt::TracepointDescriptor {
             name: #name,
@@ -212,6 +246,10 @@ fn descriptor(tracepoint: &Tracepoint) -> TokenStream {
             location: #location,
             gate: &__RINGTRACE_GATE,
             reentrant: #reentrant,
+            module_path: ::core::module_path!(),
+            arguments: #type_name::__arguments,
+            identity: #type_name::__identity,
+            stamp: #stamp,
         }
     }
 }

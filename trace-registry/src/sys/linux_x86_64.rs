@@ -58,9 +58,20 @@ pub fn rseq_offset() -> isize {
     read_side::STATE.rseq_offset.load(Relaxed)
 }
 
-/// Distance from the thread pointer to the per-thread block: one constant for all threads, also in a shared object.
+/// Distance from the thread pointer to the per-thread block: one constant for all threads. In a shared object it is that of the
+/// program's block, as soon as this image uses the program's read side.
 #[inline(always)]
 pub fn block_offset() -> isize {
+    // Relaxed: as for `rseq_offset`.
+    match read_side::STATE.block_offset.load(Relaxed) {
+        0 => own_block_offset(),
+        offset => offset,
+    }
+}
+
+/// The same, of the block of this image.
+#[inline(always)]
+fn own_block_offset() -> isize {
     let offset: isize;
     // SAFETY: SYS-1; reads a GOT entry that the loader filled.
     unsafe {
@@ -77,9 +88,8 @@ pub fn thread() -> Option<&'static ThreadBlock> {
     // SAFETY: on x86-64 ELF the word at fs:0 is the thread pointer itself; SYS-1. The reference is used by this thread only,
     // and not kept.
     unsafe {
-        asm!("mov {0}, qword ptr fs:[0]",
-             concat!("add {0}, qword ptr [rip + \"", block_symbol!(), "\"@GOTTPOFF]"),
-             out(reg) block, options(pure, readonly, nostack));
+        asm!("mov {0}, qword ptr fs:[0]", "add {0}, {1}", out(reg) block, in(reg) block_offset(),
+             options(pure, readonly, nostack));
         Some(&*block)
     }
 }
@@ -105,6 +115,7 @@ pub fn init() -> bool {
         Some(offset) if (unsafe { cpu_id_at(offset) }) as i32 >= 0 => offset,
         _ => own,
     };
+    read_side::STATE.block_offset.store(block_offset(), Relaxed);
     read_side::STATE.rseq_offset.store(offset, Relaxed);
     cpu_id() as i32 >= 0 || (offset == own && register_thread())
 }
@@ -346,7 +357,7 @@ global_asm!(
     concat!(".type ", symbol!("enter"), ", @function"),
     concat!(symbol!("enter"), ":"),
     ".cfi_startproc",
-    concat!("mov rcx, qword ptr [rip + \"", block_symbol!(), "\"@GOTTPOFF]"),
+    "mov rcx, qword ptr [rip + {state} + {block_offset}]",
     // Also true for threads that are untraced or fresh.
     "cmp dword ptr fs:[rcx], {max_nesting}",
     "jae 45f",
@@ -387,6 +398,7 @@ global_asm!(
     state = sym read_side::STATE,
     header = const offset_of!(State, header),
     rseq_offset = const offset_of!(State, rseq_offset),
+    block_offset = const offset_of!(State, block_offset),
     sequenced = const offset_of!(Header, sequenced),
     current = const offset_of!(Header, current),
     slow = sym tracepoint::enter_slow,
@@ -401,7 +413,7 @@ global_asm!(
     concat!(".type ", symbol!("leave"), ", @function"),
     concat!(symbol!("leave"), ":"),
     ".cfi_startproc",
-    concat!("mov rcx, qword ptr [rip + \"", block_symbol!(), "\"@GOTTPOFF]"),
+    "mov rcx, qword ptr [rip + {state} + {block_offset}]",
     crate::mutated_asm!(list_mixed_words ["jmp {slow}"] else []),
     "mov rsi, qword ptr [rip + {state} + {header}]",
     count_in_sequence!("rdi + {leave}"),
@@ -420,6 +432,7 @@ global_asm!(
     state = sym read_side::STATE,
     header = const offset_of!(State, header),
     rseq_offset = const offset_of!(State, rseq_offset),
+    block_offset = const offset_of!(State, block_offset),
     sequenced = const offset_of!(Header, sequenced),
     leave = const offset_of!(PhaseCounters, leave),
     slow = sym tracepoint::leave_slow,

@@ -25,6 +25,14 @@ pub use portable::*;
 
 mod collect;
 pub(crate) use collect::{Collected, collect, collected};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod images;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub use images::{Found, images};
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+mod no_images;
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+pub use no_images::{Found, images};
 
 /// Bit of [`ThreadBlock::nesting`] that marks a thread whose tracepoints are never traced: the tracer's own.
 pub const UNTRACED: u32 = 1 << 31;

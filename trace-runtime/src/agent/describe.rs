@@ -2,6 +2,7 @@
 
 use crate::attach::{self, NamedProbe};
 use crate::builder::CEILING;
+use crate::module::Module;
 use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
@@ -11,7 +12,6 @@ use crate::trigger::{self, Firing, Saved, TriggerState};
 use std::time::Duration;
 use trace_control::protocol as words;
 use trace_registry::format::Type;
-use trace_registry::registry;
 use trace_registry::sync::Ordering;
 
 pub(super) fn process() -> words::Process {
@@ -24,7 +24,7 @@ pub(super) fn process() -> words::Process {
         command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         ringtrace: env!("CARGO_PKG_VERSION").to_owned(),
         directory: std::env::current_dir().unwrap_or_default(),
-        tracepoints: registry::tracepoints().len(),
+        tracepoints: attach::sites().len(),
         sessions: sessions.iter().map(|s| s.name.clone()).collect(),
         memory: attach::recordings().iter().map(|s| s.memory).sum(),
         memory_ceiling: CEILING.load(Ordering::Relaxed),
@@ -43,11 +43,13 @@ pub(super) fn listing() -> words::Listing {
         sessions: sessions.iter().filter(|s| s.is_recording() && s.wants(named)).map(|s| s.name.clone()).collect(),
         panics: named.probe.panics.load(Ordering::Relaxed),
     };
-    let mut tracepoints: Vec<words::Tracepoint> = registry::tracepoints()
+    // Gates of shared objects are there as long as this is held (CA-1).
+    let _control = attach::control();
+    let mut tracepoints: Vec<words::Tracepoint> = attach::sites()
         .iter()
-        .map(|tracepoint| {
-            let site = attach::sites().iter().find(|s| std::ptr::eq(s.tracepoint, tracepoint));
-            let mut probes: Vec<words::Probe> = site.map_or(&[][..], |s| &s.probes).iter().map(describe).collect();
+        .map(|site| {
+            let tracepoint = site.tracepoint;
+            let mut probes: Vec<words::Probe> = site.probes.iter().map(|p| describe(p)).collect();
             // The linker's order is any.
             probes.sort_by(|a, b| (&a.name, &a.location).cmp(&(&b.name, &b.location)));
             words::Tracepoint {
@@ -55,7 +57,7 @@ pub(super) fn listing() -> words::Listing {
                 // As the compiler prints it, which breaks lines where it likes.
                 signature: tracepoint.signature.split_whitespace().collect::<Vec<_>>().join(" ").replace(", )", ")"),
                 location: tracepoint.location.to_string(),
-                on: tracepoint.gate.is_on(),
+                on: site.is_on(),
                 reentrant: tracepoint.reentrant,
                 probes,
             }
@@ -168,6 +170,16 @@ fn absolute(path: &std::path::Path) -> std::path::PathBuf {
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A probe module that is, or was, loaded.
+pub(super) fn module(module: &Module) -> words::Module {
+    words::Module {
+        name: module.name().to_owned(),
+        version: module.version().to_owned(),
+        path: module.path().to_owned(),
+        probes: module.probes().to_vec(),
+    }
 }
 
 /// What a snapshot holds.

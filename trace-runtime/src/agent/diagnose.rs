@@ -1,6 +1,7 @@
 //! Why an event is recorded or not, and whether anything is wrong with tracing in this process.
 
 use crate::attach::{self, NamedProbe};
+use crate::catalogue;
 use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
@@ -55,11 +56,11 @@ fn examine(event: &str, found: &mut Findings) -> Option<&'static NamedProbe> {
         }
     };
     let probe = named.probe;
-    let tracepoint = (probe.tracepoint)();
+    let tracepoint = named.tracepoint;
     found.good("tracepoint", format!("{} is declared at {}", tracepoint.name, tracepoint.location));
     found.good("probe", format!("{} is linked, from {}, at level {}", named.name, probe.location, probe.level));
-    if let Some(twin) = registry::duplicates().into_iter().find(|d| d.name == named.name) {
-        let says = format!("two probes are called {}, at {} and {}", twin.name, twin.first.location, twin.second.location);
+    if let Some((first, second)) = catalogue::twins().into_iter().find(|(first, _)| first.name == named.name) {
+        let says = format!("two probes are called {}, at {} and {}", first.name, first.probe.location, second.probe.location);
         found.add(Verdict::Note, "probe", says, "give one of them `name = \"…\"`");
     }
     if probe.panics.load(Ordering::Relaxed) > 0 {
@@ -80,7 +81,8 @@ fn examine(event: &str, found: &mut Findings) -> Option<&'static NamedProbe> {
 }
 
 fn no_probe(event: &str, found: &mut Findings) {
-    match registry::find(&Glob::new(event), registry::tracepoints().iter(), |t| t.name.to_string()) {
+    let tracepoints: Vec<_> = attach::sites().iter().map(|s| s.tracepoint).collect();
+    match registry::find(&Glob::new(event), tracepoints.into_iter(), |t| t.name.to_string()) {
         Match::Some(tracepoints) => {
             for tracepoint in tracepoints {
                 found.good("tracepoint", format!("{} is declared at {}", tracepoint.name, tracepoint.location));
@@ -220,15 +222,15 @@ pub(super) fn doctor() -> Diagnosis {
 }
 
 fn registered(found: &mut Findings) {
-    let (tracepoints, probes) = (registry::tracepoints().len(), registry::probes().count());
+    let (tracepoints, probes) = (attach::sites().len(), attach::probes().count());
     if tracepoints == 0 {
         let remedy = "name the crates that declare them once (use the_crate as _;)";
         found.add(Verdict::Bad, "tracepoints", "none is linked into this program", remedy);
     } else {
         found.good("tracepoints", format!("{tracepoints}, with {probes} probes"));
     }
-    let probed: Vec<_> = attach::sites().iter().map(|s| s.tracepoint).collect();
-    let unprobed: Vec<_> = registry::tracepoints().iter().filter(|t| !probed.iter().any(|p| std::ptr::eq(*p, *t))).collect();
+    let sites = attach::sites();
+    let unprobed: Vec<_> = sites.iter().filter(|s| s.probes.is_empty()).map(|s| s.tracepoint).collect();
     if let Some(first) = unprobed.first() {
         let mut says = format!("{} without a probe: nothing of them can be recorded:", unprobed.len());
         for tracepoint in unprobed.iter().take(NAMED) {
@@ -240,8 +242,8 @@ fn registered(found: &mut Findings) {
             format!("name the crate with the probes once (use {krate}_probes as _;), or declare them #[tracepoint(record)]");
         found.add(Verdict::Note, "tracepoints", says, remedy);
     }
-    for twin in registry::duplicates() {
-        let says = format!("two are called {}, at {} and {}", twin.name, twin.first.location, twin.second.location);
+    for (first, second) in catalogue::twins() {
+        let says = format!("two are called {}, at {} and {}", first.name, first.probe.location, second.probe.location);
         found.add(Verdict::Note, "probes", says, "rules cannot tell them apart; give one of them `name = \"…\"`");
     }
     for named in attach::probes().filter(|p| p.probe.panics.load(Ordering::Relaxed) > 0) {

@@ -19,6 +19,7 @@ mod connection;
 mod describe;
 mod diagnose;
 mod hits;
+mod modules;
 mod place;
 mod serve;
 

@@ -3,11 +3,13 @@
 use super::describe;
 use super::diagnose;
 use super::hits::Watched;
+use super::modules;
 use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, Clock};
 use crate::consumer;
 use crate::context::Context;
 use crate::error::{Chain, Error, Result};
+use crate::module::Module;
 use crate::occasion::Occasion;
 use crate::output::rotation::Rotation;
 use crate::rcu::lock;
@@ -23,8 +25,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use trace_control::protocol::{
-    Changed, Diagnosis, Envelope, Firings, LONGEST_WATCH, Refusal, RefusalKind, Request, Rules, SessionPlan, SessionState,
-    Snapshot, Triggered,
+    self as words, Changed, Diagnosis, Envelope, Firings, LONGEST_WATCH, Refusal, RefusalKind, Request, Rules, SessionPlan,
+    SessionState, Snapshot, Triggered,
 };
 
 type Answered = std::result::Result<Value, Refusal>;
@@ -45,6 +47,8 @@ pub(super) enum Waiting {
     Firings(u64, Instant),
     /// A snapshot is written.
     Snapshot(Receiver<Result<Receipt>>, Arc<Recording>),
+    /// A module is loaded or unloaded.
+    Module(Receiver<Result<words::Module>>),
     /// Events are counted; what was found before comes in front.
     Why(Watched, Instant, Diagnosis),
 }
@@ -70,6 +74,12 @@ impl Waiting {
             Waiting::Firings(after, until) if trigger::last_firing() > after || Instant::now() >= until => {
                 Ok(value(&firings(after)))
             }
+            Waiting::Module(receiver) => match receiver.try_recv() {
+                Ok(Ok(module)) => Ok(value(&module)),
+                Ok(Err(error)) => Ok(Err(refusal(&error))),
+                Err(TryRecvError::Empty) => Err(Waiting::Module(receiver)),
+                Err(TryRecvError::Disconnected) => Ok(Err(Refusal::new(RefusalKind::Other, "the module was left as it was"))),
+            },
             Waiting::Watch(watched, until) if Instant::now() >= until => Ok(value(&watched.hits())),
             Waiting::Why(watched, until, mut found) if Instant::now() >= until => {
                 diagnose::add_hits(&mut found, &watched.hits());
@@ -197,6 +207,9 @@ impl Sessions {
                 ));
             }
             Request::Doctor => value(&diagnose::doctor()),
+            Request::Modules => value(&words::Modules { modules: Module::loaded().iter().map(describe::module).collect() }),
+            Request::LoadModule(wanted) => return modules::load(wanted),
+            Request::UnloadModule(wanted) => return modules::unload(wanted),
         };
         Reply::Now(answer)
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod counter;
 mod image;
+pub(crate) mod library;
 pub(crate) mod memory;
 mod program;
 mod random;

@@ -41,7 +41,11 @@ pub(super) fn references(context: &Context) -> Result<Vec<Finding>> {
     let command = crate::Cli::command();
     let verbs: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
     let examples = context.metadata.targets("example");
-    let packages: Vec<&str> = context.metadata.packages().iter().map(|p| crate::workspace::text(&p["name"])).collect();
+    // Those of examples that are workspaces of their own go by the names of their directories.
+    let nested = context.files.iter().filter(|f| f.path.starts_with("examples/") && f.path.ends_with("/Cargo.toml"));
+    let nested = nested.filter_map(|f| f.path.rsplit('/').nth(1));
+    let packages = context.metadata.packages();
+    let packages: Vec<&str> = packages.iter().map(|p| crate::workspace::text(&p["name"])).chain(nested).collect();
     let mut findings = Vec::new();
     for file in context.files.iter().filter(|f| f.path.ends_with(".md")) {
         for (number, line) in file.text.lines().enumerate() {

@@ -1,0 +1,252 @@
+//! Whether two builds of a tracepoint agree on what its arguments are in memory.
+//!
+//! A probe module is built apart from the program. What it takes for a `Page` must be what the program passes as one. Two things
+//! can show that: hashes of the types' layouts ([`Abi`]), or types that the same compiler made from the same sources: equal type
+//! identities, which say nothing of a type's fields, and equal source stamps.
+
+#![expect(unsafe_code, reason = "layouts are promised")]
+
+use crate::tracepoint::TracepointDescriptor;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::any::TypeId;
+use core::marker::PhantomData;
+
+/// A type whose layout is hashed: names, offsets and types of its fields, and theirs.
+///
+/// Derive it for the types that a tracepoint takes, so that probe modules may be built in another workspace, with another
+/// profile, or before a change of the program that does not concern these types.
+///
+/// # Safety
+///
+/// Equal hashes mean equal layouts, for types that the same compiler lays out.
+#[diagnostic::on_unimplemented(
+    message = "the layout of `{Self}` is not known",
+    label = "no `Abi`",
+    note = "add `#[derive(ringtrace::Abi)]` to `{Self}`"
+)]
+pub unsafe trait Abi {
+    /// Hash of the layout.
+    const HASH: u64;
+}
+
+/// Hashes `bytes` into `hash`.
+///
+/// # References
+///
+/// FNV-1a, 64 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>.
+#[doc(hidden)]
+#[must_use]
+pub const fn hash_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    // An end, so that `ab, c` is not `a, bc`.
+    (hash ^ 0xff).wrapping_mul(0x0000_0100_0000_01b3)
+}
+
+/// Hashes `name` and `numbers` into `hash`.
+#[doc(hidden)]
+#[must_use]
+pub const fn hash(mut hash: u64, name: &str, numbers: &[u64]) -> u64 {
+    hash = hash_bytes(hash, name.as_bytes());
+    let mut i = 0;
+    while i < numbers.len() {
+        hash = hash_bytes(hash, &numbers[i].to_le_bytes());
+        i += 1;
+    }
+    hash
+}
+
+/// Where a hash begins.
+#[doc(hidden)]
+pub const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+macro_rules! named {
+    ($($ty:ty),* $(,)?) => {$(
+        // SAFETY: the compiler's version is compared too; with that, the name says it all.
+        unsafe impl Abi for $ty {
+            const HASH: u64 = hash(SEED, stringify!($ty), &[size_of::<$ty>() as u64]);
+        }
+    )*};
+}
+
+named!(
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64,
+    bool,
+    char,
+    (),
+    alloc::string::String,
+    core::time::Duration,
+    core::num::NonZeroU8,
+    core::num::NonZeroU16,
+    core::num::NonZeroU32,
+    core::num::NonZeroU64,
+    core::num::NonZeroUsize,
+    core::net::IpAddr,
+    core::net::Ipv4Addr,
+    core::net::Ipv6Addr,
+    core::net::SocketAddr,
+    core::ffi::c_void,
+);
+
+// SAFETY: as above.
+unsafe impl Abi for str {
+    const HASH: u64 = hash(SEED, "str", &[]);
+}
+
+macro_rules! built {
+    ($($name:literal [$($bound:tt)*] $ty:ty;)*) => {$(
+        // SAFETY: as above, and what it is made of is hashed.
+        unsafe impl<T: Abi $($bound)*> Abi for $ty {
+            const HASH: u64 = hash(SEED, $name, &[T::HASH]);
+        }
+    )*};
+}
+
+built! {
+    "&" [+ ?Sized] &T;
+    "&mut" [+ ?Sized] &mut T;
+    "*const" [+ ?Sized] *const T;
+    "*mut" [+ ?Sized] *mut T;
+    "slice" [] [T];
+    "Option" [] Option<T>;
+    "Vec" [] alloc::vec::Vec<T>;
+    "Box" [+ ?Sized] alloc::boxed::Box<T>;
+    "Arc" [+ ?Sized] alloc::sync::Arc<T>;
+    "NonNull" [+ ?Sized] core::ptr::NonNull<T>;
+    "PhantomData" [+ ?Sized] PhantomData<T>;
+}
+
+// SAFETY: as above.
+unsafe impl<T: Abi, const N: usize> Abi for [T; N] {
+    const HASH: u64 = hash(SEED, "array", &[T::HASH, N as u64]);
+}
+
+// SAFETY: as above.
+unsafe impl<T: Abi, E: Abi> Abi for Result<T, E> {
+    const HASH: u64 = hash(SEED, "Result", &[T::HASH, E::HASH]);
+}
+
+/// What is known of a type: constants of its own shadow those of [`Unknown`] where their bounds hold.
+#[doc(hidden)]
+pub struct Inspect<T: ?Sized>(PhantomData<T>);
+
+impl<T: Abi + ?Sized> Inspect<T> {
+    /// Hash of the layout.
+    pub const HASH: Option<u64> = Some(T::HASH);
+}
+
+impl<T> Inspect<T> {
+    /// Size in bytes.
+    pub const SIZE: Option<usize> = Some(size_of::<T>());
+}
+
+/// What is known of a type of which nothing is.
+#[doc(hidden)]
+pub trait Unknown {
+    /// No hash.
+    const HASH: Option<u64> = None;
+    /// No size.
+    const SIZE: Option<usize> = None;
+}
+
+impl<T: ?Sized> Unknown for Inspect<T> {}
+
+/// The type of an argument, as one build sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgumentType {
+    /// As it is written.
+    pub name: &'static str,
+    /// Size of what it refers to, behind all references.
+    pub size: Option<usize>,
+    /// Hash of its layout.
+    pub hash: Option<u64>,
+}
+
+/// Returns what identifies a type to the compiler.
+#[doc(hidden)]
+pub fn identity<T: 'static>() -> TypeId {
+    TypeId::of::<T>()
+}
+
+/// What one build says of the arguments of a tracepoint, apart from the image that says it.
+#[derive(Clone, Debug)]
+pub struct Types {
+    signature: String,
+    arguments: Vec<(String, Option<usize>, Option<u64>)>,
+    identity: TypeId,
+    stamp: u64,
+}
+
+impl Types {
+    /// Asks the build of a tracepoint.
+    pub fn of(tracepoint: &TracepointDescriptor) -> Types {
+        Types {
+            signature: tracepoint.signature.split_whitespace().collect::<Vec<_>>().join(" "),
+            arguments: (tracepoint.arguments)().iter().map(|a| (String::from(a.name), a.size, a.hash)).collect(),
+            identity: (tracepoint.identity)(),
+            stamp: tracepoint.stamp,
+        }
+    }
+
+    /// Returns how the program's build, which this is, and a module's differ, and what to do about it; `None`: they agree.
+    pub fn difference(&self, module: &Types) -> Option<String> {
+        if self.signature != module.signature {
+            return Some(format!(
+                "its signature differs: `{}` in the program, `{}` in the module; build the module with the program's version of \
+                 the crate that declares it",
+                self.signature, module.signature
+            ));
+        }
+        let arguments = || self.arguments.iter().zip(&module.arguments);
+        for ((name, ours, _), (_, theirs, _)) in arguments() {
+            if let (Some(here), Some(there)) = (ours, theirs) {
+                if here != there {
+                    return Some(format!(
+                        "the size of its argument `{name}` differs: {here} bytes in the program, {there} in the module; build both \
+                         from the same sources"
+                    ));
+                }
+            }
+        }
+        if let Some(((name, ..), _)) = arguments().find(|((_, _, a), (_, _, b))| a.is_some() && b.is_some() && a != b) {
+            return Some(format!(
+                "the layout of its argument `{name}` differs (names, offsets or types of fields); build both from the same sources"
+            ));
+        }
+        if arguments().all(|((_, _, a), (_, _, b))| a.is_some() && b.is_some()) {
+            return None;
+        }
+        if self.identity != module.identity {
+            return Some(String::from(
+                "the compiler sees other types in its arguments: the crates were built with another profile, other features or in \
+                 another workspace; build program and module by one `cargo build` of one workspace, or derive `ringtrace::Abi` for \
+                 the arguments' types",
+            ));
+        }
+        if self.stamp == 0 || self.stamp != module.stamp {
+            return Some(String::from(
+                "the sources of the crate that declares it, or of a crate that this one depends on, have changed between the \
+                 builds; build both from the same sources",
+            ));
+        }
+        None
+    }
+}

@@ -1,0 +1,41 @@
+//! Probe modules, loaded and unloaded for a peer: each on a thread of its own, since the agent has others to serve.
+#![expect(unsafe_code, reason = "a module's code becomes the program's")]
+
+use super::describe;
+use super::serve::{Reply, Waiting};
+use crate::error::{Kind, Result};
+use crate::module::Module;
+use crate::sys;
+use std::time::Duration;
+use trace_control::protocol::{self as words, LoadModule, Refusal, RefusalKind, UnloadModule};
+
+pub(super) fn load(wanted: LoadModule) -> Reply {
+    // SAFETY: whoever may use the socket is this user, who could make the process do anything; that the module is fit to be
+    // loaded is the user's promise, as for `Module::load`.
+    later(move || unsafe { Module::load(&wanted.path) }.map(|m| describe::module(&m)))
+}
+
+pub(super) fn unload(wanted: UnloadModule) -> Reply {
+    later(move || {
+        let modules = Module::loaded();
+        let Some(module) = modules.iter().find(|m| m.name() == wanted.name) else {
+            let loaded = modules.iter().map(|m| m.name().to_owned()).collect();
+            return Err(Kind::NoModule { name: wanted.name, loaded }.into());
+        };
+        module.unload(Duration::from_millis(wanted.ms))?;
+        Ok(describe::module(module))
+    })
+}
+
+fn later(work: impl FnOnce() -> Result<words::Module> + Send + 'static) -> Reply {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let body = move || {
+        sys::mark_thread_untraced();
+        // Whoever asked may have gone.
+        let _ = sender.send(work());
+    };
+    match sys::spawn_with_signals_blocked("ringtrace-mod", body) {
+        Ok(()) => Reply::Later(Waiting::Module(receiver)),
+        Err(error) => Reply::Now(Err(Refusal::new(RefusalKind::Other, format!("cannot start a thread: {error}")))),
+    }
+}

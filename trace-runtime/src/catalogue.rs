@@ -1,0 +1,389 @@
+//! The catalogue: tracepoints and probes of the program and of the shared objects that it has loaded.
+//!
+//! What comes from a shared object is copied: names, descriptions and classes stay when the object goes, since sessions, traces
+//! and people still refer to them. The same declaration, loaded again, gets the same copy, so that what is kept is bounded by what
+//! was ever declared. Only functions and gates are the object's own.
+//!
+//! # Invariants
+//!
+//! - CA-1: Gates and functions of an image are used under the control lock only, and not after the image was taken out.
+//! - CA-2: Images that declare a tracepoint of one name share its probes only where they agree on its arguments
+//!   ([`Types::difference`]).
+
+use crate::per_image::PerImage;
+use crate::rcu::lock;
+use arc_swap::ArcSwap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+use trace_registry::abi::Types;
+use trace_registry::field::{FieldClass, FieldDescriptor, Label, VariantOption};
+use trace_registry::image::{Contents, IMAGE, Image};
+use trace_registry::probe::ErasedProbe;
+use trace_registry::sync::{AtomicU64, Ordering};
+use trace_registry::tracepoint::Location;
+use trace_registry::{EventClass, Gate, Name, ProbeDescriptor, TracepointDescriptor};
+
+/// A probe with its name, which is made only once. It stays when its image goes.
+pub(crate) struct NamedProbe {
+    pub(crate) probe: &'static ProbeDescriptor,
+    pub(crate) name: String,
+    /// The tracepoint that it is for, as the catalogue describes it.
+    pub(crate) tracepoint: &'static TracepointDescriptor,
+    /// The function in each image that has it, by the image's address, and as addresses.
+    functions: Mutex<Vec<(usize, usize)>>,
+}
+
+impl NamedProbe {
+    /// Returns the function of the first image that has it; `None`: there is none any more.
+    pub(crate) fn function(&self) -> Option<ErasedProbe> {
+        lock(&self.functions).first().map(|(_, function)| std::ptr::with_exposed_provenance(*function))
+    }
+}
+
+/// A tracepoint, its gates, and its probes.
+pub(crate) struct Site {
+    pub(crate) tracepoint: &'static TracepointDescriptor,
+    /// One in each image that declares it (CA-1).
+    gates: Vec<(&'static Image, &'static Gate)>,
+    pub(crate) probes: Vec<&'static NamedProbe>,
+}
+
+impl Site {
+    /// Its gates, for who holds the control lock; their images use the read side of this one.
+    pub(crate) fn gates(&self) -> impl Iterator<Item = &'static Gate> {
+        self.gates.iter().map(|(image, gate)| {
+            image.adopt(); // IM-2
+            *gate
+        })
+    }
+
+    /// Whether `gate` is one of them.
+    pub(crate) fn has(&self, gate: &Gate) -> bool {
+        self.gates.iter().any(|(_, own)| std::ptr::eq(*own, gate))
+    }
+
+    /// Whether any is on; for who holds the control lock.
+    pub(crate) fn is_on(&self) -> bool {
+        self.gates.iter().any(|(_, gate)| gate.is_on())
+    }
+}
+
+/// What was ever declared.
+#[derive(Default)]
+struct Catalogue {
+    declared: Vec<Declared>,
+    by_name: BTreeMap<String, Vec<usize>>,
+    probes: HashMap<String, Vec<&'static NamedProbe>>,
+    classes: Vec<&'static EventClass>,
+    /// In the order in which they came; the program is the first.
+    images: Vec<Loaded>,
+}
+
+struct Declared {
+    tracepoint: &'static TracepointDescriptor,
+    /// `None`: the program's, which can be asked.
+    types: Option<Types>,
+}
+
+impl Declared {
+    fn types(&self) -> Types {
+        self.types.clone().unwrap_or_else(|| Types::of(self.tracepoint))
+    }
+}
+
+struct Loaded {
+    image: &'static Image,
+    /// By index of `Catalogue::declared`.
+    tracepoints: Vec<(usize, &'static Gate)>,
+    probes: Vec<(usize, &'static NamedProbe)>,
+}
+
+static CATALOGUE: PerImage<Mutex<Catalogue>> = PerImage::new(|| Mutex::new(Catalogue::of_process()));
+
+/// What the catalogue says, for all to read.
+static SITES: PerImage<ArcSwap<Vec<Site>>> = PerImage::new(|| ArcSwap::from_pointee(with(Catalogue::sites)));
+
+/// A leaf among locks.
+fn with<T>(act: impl FnOnce(&mut Catalogue) -> T) -> T {
+    act(&mut lock(CATALOGUE.get()))
+}
+
+/// Closes all gates, and begins anew with what is loaded; for a forked child.
+pub(crate) fn renew() {
+    CATALOGUE.renew();
+    SITES.renew();
+    for site in sites().iter() {
+        site.gates().for_each(|gate| _ = gate.publish(std::ptr::null_mut())); // lists that are read stay (FO-1)
+    }
+}
+
+/// Returns the tracepoints, with or without probes.
+pub(crate) fn sites() -> Arc<Vec<Site>> {
+    SITES.get().load_full()
+}
+
+/// Returns the probes that can run.
+pub(crate) fn probes() -> impl Iterator<Item = &'static NamedProbe> + Clone {
+    sites().iter().flat_map(|s| s.probes.iter().copied()).collect::<Vec<_>>().into_iter()
+}
+
+/// Takes an image in; the caller holds the control lock. Returns the tracepoints that have new gates or probes.
+pub(crate) fn add(image: &'static Image, contents: &Contents) -> BTreeSet<usize> {
+    let changed =
+        with(|c| if c.images.iter().any(|i| std::ptr::eq(i.image, image)) { BTreeSet::new() } else { c.add(image, contents) });
+    SITES.get().store(Arc::new(with(Catalogue::sites)));
+    changed
+}
+
+/// Takes an image out; the caller holds the control lock. Returns its gates, and the tracepoints that have lost gates or probes.
+pub(crate) fn remove(image: &'static Image) -> (Vec<&'static Gate>, BTreeSet<usize>) {
+    image.set_attached(false);
+    let removed = with(|c| c.remove(image));
+    SITES.get().store(Arc::new(with(Catalogue::sites)));
+    removed
+}
+
+/// What stands for a tracepoint among those that changed.
+pub(crate) fn key(tracepoint: &TracepointDescriptor) -> usize {
+    std::ptr::from_ref(tracepoint).addr()
+}
+
+/// Returns how the build of a tracepoint in a module differs from what is loaded under its name: `None`: nothing is.
+pub(crate) fn compare(tracepoint: &TracepointDescriptor) -> Option<Option<String>> {
+    let types = Types::of(tracepoint);
+    with(|c| {
+        let loaded: Vec<usize> = c.images.iter().flat_map(|i| i.tracepoints.iter().map(|(index, _)| *index)).collect();
+        let named = c.by_name.get(&tracepoint.name.to_string()).into_iter().flatten().filter(|i| loaded.contains(i));
+        let mut differences = named.map(|i| c.declared[*i].types().difference(&types));
+        let first = differences.next()?;
+        // One that agrees is enough.
+        Some(first.filter(|_| !differences.any(|d| d.is_none())))
+    })
+}
+
+/// Pairs of probes of one name.
+pub(crate) fn twins() -> Vec<(&'static NamedProbe, &'static NamedProbe)> {
+    let mut named: Vec<_> = probes().collect();
+    let order = |p: &NamedProbe| (p.name.clone(), p.probe.location.file, p.probe.location.line);
+    named.sort_by_key(|p| order(p));
+    named.windows(2).filter(|pair| pair[0].name == pair[1].name).map(|pair| (pair[0], pair[1])).collect()
+}
+
+impl Catalogue {
+    /// What the process has loaded: the program; in a forked child, also what its parent had taken in.
+    fn of_process() -> Catalogue {
+        let mut catalogue = Catalogue::default();
+        if let Some(contents) = IMAGE.contents() {
+            catalogue.add(&IMAGE, &contents);
+        }
+        trace_registry::sys::images(&mut |found| {
+            if found.image.is_attached() {
+                if let Some(contents) = found.image.contents() {
+                    catalogue.add(found.image, &contents);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        catalogue
+    }
+
+    fn sites(&mut self) -> Vec<Site> {
+        let mut sites: BTreeMap<usize, Site> = BTreeMap::new();
+        for loaded in &self.images {
+            for (index, gate) in &loaded.tracepoints {
+                let new = || Site { tracepoint: self.declared[*index].tracepoint, gates: Vec::new(), probes: Vec::new() };
+                sites.entry(*index).or_insert_with(new).gates.push((loaded.image, gate));
+            }
+            for (index, probe) in &loaded.probes {
+                if let Some(site) = sites.get_mut(index) {
+                    if !site.probes.iter().any(|p| std::ptr::eq(*p, *probe)) {
+                        site.probes.push(probe);
+                    }
+                }
+            }
+        }
+        sites.into_values().collect()
+    }
+
+    fn add(&mut self, image: &'static Image, contents: &Contents) -> BTreeSet<usize> {
+        let is_program = self.images.is_empty();
+        let mut loaded = Loaded { image, tracepoints: Vec::new(), probes: Vec::new() };
+        let mut by_gate: HashMap<usize, usize> = HashMap::new();
+        let at = |gate: &Gate| std::ptr::from_ref(gate).addr();
+        for other in &self.images {
+            by_gate.extend(other.tracepoints.iter().map(|(index, gate)| (at(gate), *index)));
+        }
+        for tracepoint in contents.tracepoints {
+            let index = self.declare(tracepoint, is_program, &loaded);
+            by_gate.insert(at(tracepoint.gate), index);
+            loaded.tracepoints.push((index, tracepoint.gate));
+        }
+        for probe in contents.probes() {
+            if let Some(index) = by_gate.get(&at((probe.tracepoint)().gate)) {
+                let named = self.intern(probe, *index, is_program);
+                lock(&named.functions).push((std::ptr::from_ref(image).addr(), (probe.function)().expose_provenance()));
+                loaded.probes.push((*index, named));
+            }
+        }
+        let changed = loaded.tracepoints.iter().map(|(i, _)| *i).chain(loaded.probes.iter().map(|(i, _)| *i));
+        let changed = changed.map(|i| key(self.declared[i].tracepoint)).collect();
+        self.images.push(loaded);
+        changed
+    }
+
+    fn remove(&mut self, image: &'static Image) -> (Vec<&'static Gate>, BTreeSet<usize>) {
+        let Some(at) = self.images.iter().position(|i| std::ptr::eq(i.image, image)) else { return Default::default() };
+        let loaded = self.images.remove(at);
+        for (_, named) in &loaded.probes {
+            lock(&named.functions).retain(|(of, _)| *of != std::ptr::from_ref(image).addr());
+        }
+        let changed = loaded.tracepoints.iter().map(|(i, _)| *i).chain(loaded.probes.iter().map(|(i, _)| *i));
+        let changed = changed.map(|i| key(self.declared[i].tracepoint)).collect();
+        (loaded.tracepoints.into_iter().map(|(_, gate)| gate).collect(), changed)
+    }
+
+    /// Finds a tracepoint that is declared alike, or keeps a description of this one (CA-2).
+    fn declare(&mut self, tracepoint: &'static TracepointDescriptor, is_program: bool, loaded: &Loaded) -> usize {
+        let name = tracepoint.name.to_string();
+        let index = self.declared.len();
+        if is_program {
+            self.declared.push(Declared { tracepoint, types: None });
+        } else {
+            let types = Types::of(tracepoint);
+            let alike = |i: &&usize| {
+                !loaded.tracepoints.iter().any(|(own, _)| own == *i) && self.declared[**i].types().difference(&types).is_none()
+            };
+            if let Some(alike) = self.by_name.get(&name).into_iter().flatten().find(alike) {
+                return *alike;
+            }
+            let copy = TracepointDescriptor {
+                name: Name::given(keep(&name)),
+                signature: keep(tracepoint.signature),
+                location: location(&tracepoint.location),
+                gate: &NO_GATE,
+                reentrant: tracepoint.reentrant,
+                module_path: keep(tracepoint.module_path),
+                arguments: || &[],
+                identity: || std::any::TypeId::of::<()>(),
+                stamp: 0,
+            };
+            self.declared.push(Declared { tracepoint: Box::leak(Box::new(copy)), types: Some(types) });
+        }
+        self.by_name.entry(name).or_default().push(index);
+        index
+    }
+
+    /// Finds a probe that is declared alike, or keeps a description of this one.
+    fn intern(&mut self, probe: &'static ProbeDescriptor, tracepoint: usize, is_program: bool) -> &'static NamedProbe {
+        let tracepoint = self.declared[tracepoint].tracepoint;
+        let name = probe.name().to_string();
+        let alike = |p: &&&'static NamedProbe| {
+            let known = p.probe;
+            std::ptr::eq(p.tracepoint, tracepoint)
+                && known.location == probe.location
+                && (known.level, known.least, known.class, known.skipped)
+                    == (probe.level, probe.least, probe.class, probe.skipped)
+        };
+        let known = self.probes.get(&name).into_iter().flatten().find(alike).copied();
+        if let Some(known) = known.filter(|_| !is_program) {
+            if lock(&known.functions).is_empty() {
+                // Relaxed: nobody runs it. It is another build, which may not panic.
+                known.probe.panics.store(0, Ordering::Relaxed);
+            }
+            return known;
+        }
+        let kept = if is_program {
+            probe
+        } else {
+            Box::leak(Box::new(ProbeDescriptor {
+                tracepoint: || &NOT_LOADED,
+                name: Some(Name::given(keep(&name))),
+                level: probe.level,
+                class: probe.class.map(|class| self.class(class)),
+                least: probe.least,
+                location: location(&probe.location),
+                module_path: keep(probe.module_path),
+                function: || std::ptr::null(),
+                panics: AtomicU64::new(0),
+                skipped: fields(probe.skipped),
+            }))
+        };
+        let named = NamedProbe { probe: kept, name: name.clone(), tracepoint, functions: Mutex::default() };
+        let named: &'static NamedProbe = Box::leak(Box::new(named));
+        self.probes.entry(name).or_default().push(named);
+        named
+    }
+
+    fn class(&mut self, class: &EventClass) -> &'static EventClass {
+        if let Some(known) = self.classes.iter().find(|known| **known == class) {
+            return known;
+        }
+        let copy = EventClass {
+            name: keep(class.name),
+            module_path: keep(class.module_path),
+            location: location(&class.location),
+            fields: fields(class.fields),
+        };
+        let copy: &'static EventClass = Box::leak(Box::new(copy));
+        self.classes.push(copy);
+        copy
+    }
+}
+
+/// In descriptions that are kept.
+static NO_GATE: Gate = Gate::new();
+
+static NOT_LOADED: TracepointDescriptor = TracepointDescriptor {
+    name: Name::given(""),
+    signature: "",
+    location: Location { file: "", line: 0 },
+    gate: &NO_GATE,
+    reentrant: false,
+    module_path: "",
+    arguments: || &[],
+    identity: || std::any::TypeId::of::<()>(),
+    stamp: 0,
+};
+
+fn keep(text: &str) -> &'static str {
+    Box::leak(text.to_owned().into_boxed_str())
+}
+
+fn keep_all<T>(items: impl Iterator<Item = T>) -> &'static [T] {
+    Box::leak(items.collect::<Box<[T]>>())
+}
+
+fn location(location: &Location) -> Location {
+    Location { file: keep(location.file), line: location.line }
+}
+
+fn fields(fields: &[FieldDescriptor]) -> &'static [FieldDescriptor] {
+    keep_all(fields.iter().map(|field| FieldDescriptor {
+        name: keep(field.name),
+        class: field_class(&field.class),
+        unit: keep(field.unit),
+        sensitive: field.sensitive,
+        formatted: field.formatted,
+    }))
+}
+
+fn field_class(class: &FieldClass) -> FieldClass {
+    let one = |class: &FieldClass| -> &'static FieldClass { Box::leak(Box::new(field_class(class))) };
+    match *class {
+        FieldClass::Enumeration { bits, signed, labels } => FieldClass::Enumeration {
+            bits,
+            signed,
+            labels: keep_all(labels.iter().map(|label| Label { name: keep(label.name), value: label.value })),
+        },
+        FieldClass::Structure { fields: all } => FieldClass::Structure { fields: fields(all) },
+        FieldClass::Array { element, length } => FieldClass::Array { element: one(element), length },
+        FieldClass::Sequence { element, length_bits } => FieldClass::Sequence { element: one(element), length_bits },
+        FieldClass::Optional { value } => FieldClass::Optional { value: one(value) },
+        FieldClass::Variant { options } => FieldClass::Variant {
+            options: keep_all(options.iter().map(|o| VariantOption { name: keep(o.name), class: field_class(&o.class) })),
+        },
+        // The others hold no references.
+        plain => plain,
+    }
+}

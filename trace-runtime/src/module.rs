@@ -1,0 +1,277 @@
+//! Probe modules: shared objects with probes, loaded into the running program and unloaded again.
+#![expect(unsafe_code, reason = "a module's code becomes the program's")]
+
+use crate::attach;
+use crate::catalogue;
+use crate::closure;
+use crate::consumer;
+use crate::error::{Kind, Result};
+use crate::follow;
+use crate::per_image::PerImage;
+use crate::process;
+use crate::rcu::{self, lock};
+use crate::report;
+use crate::sys::library::{self, Library};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use trace_registry::image::{IMAGE, Image};
+use trace_registry::{Name, ProbeDescriptor};
+
+/// A probe module that is loaded. Dropping this changes nothing: the module stays until it is [unloaded](Module::unload).
+#[derive(Clone, Debug)]
+pub struct Module(Arc<Loaded>);
+
+#[derive(Debug)]
+struct Loaded {
+    name: String,
+    version: String,
+    path: PathBuf,
+    /// Names of its probes.
+    probes: Vec<String>,
+    /// Where their functions begin.
+    functions: Vec<usize>,
+    place: Place,
+}
+
+/// Where its image is. Taken by who unloads it.
+struct Place {
+    image: &'static Image,
+    code: Range<usize>,
+    library: Mutex<Option<Library>>,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:x?}", self.code)
+    }
+}
+
+/// The modules, in the order in which they were loaded. Held while one is loaded: they come one after the other.
+static MODULES: PerImage<Mutex<Vec<Module>>> = PerImage::new(Mutex::default);
+
+/// Leaves the parent's modules as they are; for a forked child.
+pub(crate) fn renew() {
+    MODULES.renew();
+}
+
+impl Module {
+    /// Loads a probe module and attaches its probes, as far as rules of sessions match them.
+    ///
+    /// Its tracepoints and probes are listed, and rules apply to them, from now on. The module is accepted only if the same
+    /// version of ringtrace and of the compiler made it, and if it agrees with the program on the arguments of the tracepoints that
+    /// it has probes for; see `docs/modules.md`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_module`](crate::Error::is_module): the file is no probe module, or does not fit the program. The message names the tracepoint,
+    /// what differs, and what to do. Nothing is attached then. Also where tracing is off, and from inside a probe.
+    ///
+    /// # Safety
+    ///
+    /// The code of the module runs in this process: its constructors, and its probes as if they were linked into the program.
+    /// Until it is unloaded the file is not changed in place (replace it by renaming a new one). When it is unloaded, no thread of its own
+    /// runs, nothing is called in it but by tracepoints, and no thread fires a tracepoint of its own code.
+    pub unsafe fn load(path: impl AsRef<Path>) -> Result<Module> {
+        let given = path.as_ref();
+        process::current()?;
+        process::may_wait("`Module::load`")?;
+        rcu::admit()?;
+        consumer::ensure_running()?;
+        let path = given.canonicalize().map_err(|e| crate::Error::io("cannot load", given, e))?;
+        let refused = |why: String| crate::Error::from(Kind::Module { path: path.clone(), why });
+        library::check(&path).map_err(refused)?;
+        let mut modules = lock(MODULES.get());
+        let library = Library::open(&path).map_err(refused)?;
+        let (image, code) = library.image().ok_or_else(|| {
+            refused("it has nothing of ringtrace in it; a probe module is a `cdylib` with `ringtrace::probe_module!`".into())
+        })?;
+        check_build(image).map_err(refused)?;
+        let contents = image.contents().ok_or_else(|| refused("it was built otherwise than the program".into()))?;
+        let info = contents.module.ok_or_else(|| {
+            refused(
+                "it is no probe module: it has no `ringtrace::probe_module!`, so that its tracepoints and probes were its own"
+                    .into(),
+            )
+        })?;
+        if !image.contains_panics {
+            return Err(refused(
+                "a panic of its probes would end the program: enable the feature `module` of ringtrace in it".into(),
+            ));
+        }
+        if let Some(other) = modules.iter().find(|m| std::ptr::eq(m.0.place.image, image) || m.name() == info.name) {
+            let why = format!(
+                "a module called {} is loaded already: version {}, from {}; unload it first",
+                other.name(),
+                other.version(),
+                other.path().display()
+            );
+            return Err(refused(why));
+        }
+        let probes = contents.probes();
+        check_probes(&probes).map_err(refused)?;
+        let module = Module(Arc::new(Loaded {
+            name: info.name.to_owned(),
+            version: info.version.to_owned(),
+            path: path.clone(),
+            probes: probes.iter().map(|p| p.name().to_string()).collect(),
+            functions: probes.iter().map(|p| (p.function)().addr()).collect(),
+            place: Place { image, code, library: Mutex::new(Some(library)) },
+        }));
+        image.adopt(); // IM-2
+        attach::control().add_image(image, &contents);
+        modules.push(module.clone());
+        Ok(module)
+    }
+
+    /// Returns the modules that are loaded.
+    pub fn loaded() -> Vec<Module> {
+        lock(MODULES.get()).clone()
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns its version.
+    pub fn version(&self) -> &str {
+        &self.0.version
+    }
+
+    /// Returns its file, as it was when it was loaded.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Returns the names of its probes.
+    pub fn probes(&self) -> &[String] {
+        &self.0.probes
+    }
+
+    /// Detaches the module's probes, waits until none of them runs, for at most `limit`, and unloads it.
+    ///
+    /// What they recorded stays readable, and the classes of their events stay described.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_module`](crate::Error::is_module): a probe has not returned within `limit`. It is detached, and the module is unloaded when the probe has
+    /// returned. Also from inside a probe, and if the module is unloaded already; then nothing is done.
+    pub fn unload(&self, limit: Duration) -> Result<()> {
+        process::may_wait("`Module::unload`")?;
+        process::current()?;
+        let place = &self.0.place;
+        let Some(library) = lock(&place.library).take() else {
+            return Err(Kind::Module { path: self.0.path.clone(), why: "it is unloaded already".into() }.into());
+        };
+        lock(MODULES.get()).retain(|m| !Arc::ptr_eq(&m.0, &self.0));
+        attach::control().remove_image(place.image);
+        if closure::wait_for_reclaimer(limit) {
+            drop(library);
+            return Ok(());
+        }
+        let probes = self.stuck();
+        // Behind the lists that name its functions.
+        rcu::retire(Box::new(library));
+        Err(Kind::ModuleStuck { name: self.0.name.clone(), probes, limit }.into())
+    }
+
+    /// The probes to which a thread that waits will return; all of them, where none is seen to wait.
+    fn stuck(&self) -> Vec<String> {
+        let Loaded { probes, functions, place, .. } = &*self.0;
+        let of = |address: usize| {
+            let begun = functions.iter().zip(probes).filter(|(begin, _)| (**begin..**begin + LONGEST).contains(&address));
+            begun.max_by_key(|(begin, _)| **begin).map(|(_, name)| name.clone())
+        };
+        let mut stuck: Vec<String> = library::addresses_on_stacks(&place.code).into_iter().filter_map(of).collect();
+        stuck.sort();
+        stuck.dedup();
+        if stuck.is_empty() { probes.clone() } else { stuck }
+    }
+}
+
+/// Bytes of code that a probe's function is taken to have at most.
+const LONGEST: usize = 4096;
+
+/// Whether what made an image made this program (IM-1).
+fn check_build(image: &Image) -> std::result::Result<(), String> {
+    let (version, compiler) = (image.version.as_str(), image.compiler.as_str());
+    if version != IMAGE.version.as_str() {
+        let ours = IMAGE.version.as_str();
+        return Err(format!(
+            "it has ringtrace {version}, and the program {ours}; build the module with the program's `Cargo.lock`"
+        ));
+    }
+    if compiler != IMAGE.compiler.as_str() {
+        let ours = IMAGE.compiler.as_str();
+        return Err(format!(
+            "it was compiled by `{compiler}`, and the program by `{ours}`, which may lay out every type otherwise; build the module \
+             with the program's compiler"
+        ));
+    }
+    if !image.is_alike() {
+        let why = "its ringtrace was built in another configuration than the program's (`--cfg ringtrace_…`); build both alike";
+        return Err(why.to_owned());
+    }
+    Ok(())
+}
+
+/// Whether the program and a module agree on the tracepoints that the module has probes for. What a crate in it records of its own
+/// tracepoints is no matter: where they disagree, that goes on by itself (CA-2).
+fn check_probes(probes: &[&ProbeDescriptor]) -> std::result::Result<(), String> {
+    let problem = |probe: &&ProbeDescriptor| {
+        let tracepoint = (probe.tracepoint)();
+        if krate(probe.module_path) == krate(tracepoint.module_path) {
+            return None;
+        }
+        match catalogue::compare(tracepoint) {
+            Some(None) => None,
+            Some(Some(difference)) => Some(format!("{}: {difference}", tracepoint.name)),
+            None => Some(missing(&tracepoint.name, probe)),
+        }
+    };
+    let mut problems: Vec<String> = probes.iter().filter_map(problem).collect();
+    problems.dedup();
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n  ")) }
+}
+
+fn missing(name: &Name, probe: &ProbeDescriptor) -> String {
+    let names = attach::sites().iter().map(|s| s.tracepoint.name.to_string()).collect::<Vec<_>>();
+    let near = trace_registry::registry::near(&name.to_string(), names.into_iter());
+    let near = if near.is_empty() { String::new() } else { format!("; it has {}", near.join(", ")) };
+    format!(
+        "{name}: the program has no such tracepoint{near}; the module's probe at {} is for it, so build the module with the program's \
+         version of the crate that declares it",
+        probe.location
+    )
+}
+
+fn krate(module_path: &str) -> &str {
+    module_path.split("::").next().unwrap_or_default()
+}
+
+/// What the constructor of a shared object of the program asks for.
+pub(crate) fn register(image: &'static Image) {
+    if follow::is_child() {
+        return; // a forked child: the lock may have been held when it was forked
+    }
+    if let Some(contents) = image.contents() {
+        attach::control().add_image(image, &contents);
+    }
+}
+
+/// What its destructor asks for. The object goes when this returns, or the process ends.
+pub(crate) fn unregister(image: &'static Image) {
+    if follow::is_child() || consumer::is_ending() {
+        return; // in a forked child nothing is attached, and what ends stays mapped
+    }
+    attach::control().remove_image(image);
+    let may_wait = consumer::is_running() && process::may_wait("").is_ok();
+    if may_wait && !closure::wait_for_reclaimer(PATIENCE) {
+        report::say(format_args!("a shared library is unloaded while a probe that it has runs; the program may crash"));
+    }
+}
+
+/// So long a shared object that is unloaded waits for its probes.
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,172 @@
+//! Shared objects: dlopen(3), and what can be told of a file before.
+#![expect(unsafe_code, reason = "calls the dynamic linker")]
+
+use std::ffi::{CStr, CString, c_void};
+use std::fs::File;
+use std::ops::{ControlFlow, Range};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::ptr::NonNull;
+use trace_registry::image::Image;
+
+/// A loaded object. Dropping it unloads the object.
+pub(crate) struct Library(NonNull<c_void>);
+
+// SAFETY: the dynamic linker locks for itself.
+unsafe impl Send for Library {}
+
+/// Beginning of `struct link_map`, dlinfo(3).
+#[cfg(target_os = "linux")]
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+}
+
+impl Library {
+    /// Loads an object, whose symbols nobody else sees.
+    pub(crate) fn open(path: &Path) -> Result<Library, String> {
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| "its name has a zero byte".to_owned())?;
+        // SAFETY: a path. That its constructors may run is the caller's promise.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        NonNull::new(handle).map(Library).ok_or_else(|| format!("the dynamic linker refuses it: {}", why()))
+    }
+
+    /// Returns its image and where that lies, if it has ringtrace in it.
+    pub(crate) fn image(&self) -> Option<(&'static Image, Range<usize>)> {
+        #[cfg(not(target_os = "linux"))]
+        return None;
+        #[cfg(target_os = "linux")]
+        self.find()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn find(&self) -> Option<(&'static Image, Range<usize>)> {
+        let mut map: *const LinkMap = std::ptr::null();
+        // SAFETY: RTLD_DI_LINKMAP writes a pointer to the object's link map, which is there as long as the object.
+        let base = unsafe {
+            if libc::dlinfo(self.0.as_ptr(), RTLD_DI_LINKMAP, (&raw mut map).cast()) != 0 || map.is_null() {
+                return None;
+            }
+            (*map).base
+        };
+        find(|found| found.base == base)
+    }
+}
+
+// <dlfcn.h>
+#[cfg(target_os = "linux")]
+const RTLD_DI_LINKMAP: libc::c_int = 2;
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: opened once; whoever drops it sees to it that nothing of it is used.
+        unsafe { libc::dlclose(self.0.as_ptr()) };
+    }
+}
+
+fn why() -> String {
+    // SAFETY: dlerror(3) returns a text that stays until the thread's next call, or null.
+    unsafe {
+        let text = libc::dlerror();
+        if text.is_null() { "it does not say why".to_owned() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+    }
+}
+
+fn find(is_wanted: impl Fn(&trace_registry::sys::Found) -> bool) -> Option<(&'static Image, Range<usize>)> {
+    let mut wanted = None;
+    trace_registry::sys::images(&mut |found| {
+        if is_wanted(&found) {
+            wanted = Some((found.image, found.base..found.end));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    wanted
+}
+
+/// Returns, of each thread that waits in the kernel and will return into `code`, the address that is farthest up its stack: where
+/// what called the code comes back from it.
+///
+/// # References
+///
+/// proc_pid_syscall(5).
+pub(crate) fn addresses_on_stacks(code: &Range<usize>) -> Vec<usize> {
+    let mut found = Vec::new();
+    let Ok(memory) = File::open("/proc/self/mem") else { return found };
+    for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        // Number, six arguments, stack pointer, instruction pointer; or `running`.
+        let Ok(text) = std::fs::read_to_string(thread.path().join("syscall")) else { continue };
+        let stack = text.split_whitespace().nth(7).and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+        let Some(mut at) = stack.map(|stack| stack & !7) else { continue };
+        let (mut page, mut last) = ([0; 4096], None);
+        // The kernel reads it for us: it may be shorter.
+        for _ in 0..DEEPEST / page.len() {
+            let Ok(length) = memory.read_at(&mut page, at) else { break };
+            at += length as u64;
+            let mut words = page[..length].chunks_exact(8).map(|bytes| usize::from_ne_bytes(std::array::from_fn(|i| bytes[i])));
+            last = words.rfind(|word| code.contains(word)).or(last);
+        }
+        found.extend(last);
+    }
+    found
+}
+
+/// Bytes of a stack that are looked at.
+const DEEPEST: usize = 256 << 10;
+
+/// Whether a file can be a shared object for this machine.
+///
+/// # References
+///
+/// elf(5).
+pub(crate) fn check(path: &Path) -> Result<(), String> {
+    let file = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (size, file) = file.map_err(|e| format!("it cannot be read: {e}"))?;
+    let mut header = [0; 64];
+    let has_header = file.read_exact_at(&mut header, 0).is_ok();
+    let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+    let no_object = |what: &str| Err(format!("{what}; a probe module is what cargo builds of a `cdylib`: lib….so"));
+    if !has_header || header[..4] != *b"\x7fELF" {
+        return no_object("it is no shared object (no ELF file)");
+    }
+    let class = if cfg!(target_pointer_width = "64") { 2 } else { 1 };
+    let order = if cfg!(target_endian = "little") { 1 } else { 2 };
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => 62,
+        "aarch64" => 183,
+        _ => half(18),
+    };
+    if header[4] != class || header[5] != order || half(18) != machine {
+        let theirs = match half(18) {
+            3 => "x86".to_owned(),
+            40 => "arm".to_owned(),
+            62 => "x86_64".to_owned(),
+            183 => "aarch64".to_owned(),
+            243 => "riscv".to_owned(),
+            other => format!("ELF machine {other}"),
+        };
+        let ours = std::env::consts::ARCH;
+        return Err(format!(
+            "it is for another machine ({theirs}), and the program runs on {ours}; build it for the program's target"
+        ));
+    }
+    if half(16) != 3 {
+        return no_object("it is no shared object (an object file, or a program at a fixed address)");
+    }
+    // The dynamic linker maps what the program headers say and touches it, whether or not it is there: that would be a SIGBUS.
+    let (start, entry, entries) = (word(&header, 32), usize::from(half(54)), half(56));
+    for number in 0..u64::from(entries) {
+        let mut segment = [0; 56];
+        let at = start.saturating_add(number * entry as u64);
+        let is_there = entry >= segment.len() && file.read_exact_at(&mut segment, at).is_ok();
+        if !is_there || word(&segment, 8).saturating_add(word(&segment, 32)) > size {
+            return Err("it is damaged: it ends before its contents do; build it again, or copy it again".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
+}

@@ -1,0 +1,7 @@
+//~ KEY: a type with type or const parameters has many layouts
+#[derive(ringtrace::Abi)]
+struct Page<T> {
+    id: T,
+}
+
+fn main() {}
