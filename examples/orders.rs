@@ -5,7 +5,7 @@
 //! `ringtrace tree` of the trace shows the calls of the ledger, with the same parents, outcomes and, within each other, times.
 //!
 //! ```sh
-//! cargo run --example orders -- DIRECTORY    # writes DIRECTORY/trace and DIRECTORY/ledger.jsonl
+//! cargo run --example orders -- DIRECTORY    # writes DIRECTORY/trace and DIRECTORY/ledger.jsonl; without it, here
 //! ringtrace tree DIRECTORY/trace
 //! ```
 
@@ -505,9 +505,7 @@ async fn run(orders: u64) -> Summary {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        return Err("give a directory for the trace and the ledger".into());
-    };
+    let directory = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
     // Panics of the broken bank are part of the story.
     std::panic::set_hook(Box::new(|_| ()));
     let session = Session::builder("orders").enable("orders:*").output(directory.join("trace")).start()?;
