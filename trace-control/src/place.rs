@@ -235,7 +235,12 @@ impl Image {
 
     /// Removes what an agent left that has ended, where there is nothing to recover. Returns whether the directory is gone.
     pub fn remove_if_empty(&self) -> bool {
-        if self.is_dead() && self.sessions().is_empty() {
+        self.is_dead() && self.remove_gone()
+    }
+
+    /// The same, of a process that is known to have ended: it may have ended before its agent made a socket.
+    pub fn remove_gone(&self) -> bool {
+        if self.sessions().is_empty() {
             let _ = std::fs::remove_file(self.path.join(SOCKET));
             let _ = std::fs::remove_file(self.path.join(UNFINISHED));
             // Fails where there is anything else.

@@ -12,6 +12,7 @@ use trace_control::protocol::{Request, SessionName, SessionState, Status};
 use trace_runtime::recovery::Remains;
 
 use super::process::Process;
+use super::ps::is_gone;
 use super::record::Recorded;
 use super::target::Target;
 use crate::failure::{Failure, complain};
@@ -126,7 +127,8 @@ fn open(session: &Path) -> Result<Remains, trace_runtime::Error> {
 
 /// Delivers what ended children of a session left in their rings: those whose trace is one of `roots` with a number.
 pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Result<(), Failure> {
-    let is_left = |image: &Image| image.is_dead() && image.sessions().iter().any(|s| s == session);
+    // A child may end before its agent has a socket.
+    let is_left = |image: &Image| is_gone(image) && image.sessions().iter().any(|s| s == session);
     for image in target.images()?.into_iter().filter(is_left) {
         let remains = match open(&image.path.join(session)) {
             Ok(remains) => remains,
@@ -141,7 +143,7 @@ pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Resu
         }
         match remains.recover(None) {
             Ok(recovered) => {
-                image.remove_if_empty();
+                image.remove_gone();
                 let (events, path) = (recovered.events, recovered.path.display());
                 complain(format_args!("child {}: {events} more events, which it left when it ended, in {path}", image.name.pid));
             }

@@ -160,7 +160,7 @@ fn each(
         match work(session, &mut out) {
             Ok(()) => {
                 // What its process left besides goes with its last session.
-                Image::of_session(session).map(|image| image.remove_if_empty());
+                Image::of_session(session).map(|image| image.remove_gone());
             }
             Err(failure) if sessions.len() > 1 && !failure.is_output() => {
                 complain(format_args!("error: {failure}"));
