@@ -509,7 +509,8 @@ fn sessions(directory: &std::path::Path) -> ringtrace::Result<Vec<Session>> {
             .output(directory.join(name))
             .start()
     };
-    const MAIN: &str = "*:number; *:mixed; *:empty; *:forty; *:long_text; *:acted; *:twice; *:fourfold; bench:ad_hoc; *:traced::*";
+    const MAIN: &str =
+        "*:number; *:mixed; *:empty; *:forty; *:long_text; *:acted; *:twice; *:fourfold; bench:ad_hoc; *:traced::*";
     Ok(vec![
         start("main", MAIN, Clock::Fast, Context::VTID)?,
         start("filters", FILTERS, Clock::Fast, Context::VTID)?,
