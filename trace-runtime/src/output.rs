@@ -37,6 +37,20 @@ pub(crate) struct Packet<'a> {
     pub(crate) content: &'a [u8],
 }
 
+impl Packet<'_> {
+    /// Returns its header, but for sizes, number and losses, which are an output's.
+    pub(crate) fn header(&self) -> PacketHeader {
+        PacketHeader {
+            stream_class_id: self.stream.class,
+            stream_instance_id: u64::from(self.stream.instance),
+            timestamp_begin: self.begin_ns,
+            timestamp_end: self.end_ns,
+            cpu_id: self.cpu,
+            ..PacketHeader::default()
+        }
+    }
+}
+
 /// Takes event classes and packets.
 pub(crate) trait Sink: Send {
     /// Takes the descriptions of classes, before any packet that holds an event of theirs. All of them, or none.
@@ -285,15 +299,11 @@ impl StreamFile {
         let content = packet::HEADER_LEN + packet.content.len();
         let size = size.next_multiple_of(8);
         let header = PacketHeader {
-            stream_class_id: packet.stream.class,
-            stream_instance_id: u64::from(packet.stream.instance),
-            timestamp_begin: packet.begin_ns,
-            timestamp_end: packet.end_ns,
             content_bits: content as u64 * 8,
             packet_bits: size as u64 * 8,
             sequence: self.packets,
             events_discarded: packet.discarded,
-            cpu_id: packet.cpu,
+            ..packet.header()
         };
         const PADDING: [u8; packet::OPENING_LEN] = [0; packet::OPENING_LEN];
         let encoded = header.encode(&uuid);

@@ -5,7 +5,6 @@ use crate::output::{Packet, Sink, StreamId};
 use crate::sys;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
-use trace_ctf::packet::PacketHeader;
 use trace_ctf::reader::{self, Decoder, Entry, Loss, LossKind, Merge};
 use trace_ctf::schema as ctf;
 use trace_ctf::text::Readable;
@@ -67,15 +66,7 @@ impl Sink for Printer {
     }
 
     fn deliver(&mut self, packet: &Packet<'_>) -> Result<()> {
-        let header = PacketHeader {
-            stream_class_id: packet.stream.class,
-            stream_instance_id: u64::from(packet.stream.instance),
-            timestamp_begin: packet.begin_ns,
-            timestamp_end: packet.end_ns,
-            cpu_id: packet.cpu,
-            ..PacketHeader::default()
-        };
-        let content = self.decoder.packet(&header, packet.content).map_err(unreadable)?;
+        let content = self.decoder.packet(&packet.header(), packet.content).map_err(unreadable)?;
         let (_, end) = content.span();
         let reported = self.reported.entry(packet.stream).or_default();
         if packet.discarded > reported.discarded {

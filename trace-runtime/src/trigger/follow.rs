@@ -8,7 +8,6 @@ use crate::output::{Packet, Sink, StreamId};
 use crate::rcu::lock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use trace_ctf::packet::PacketHeader;
 use trace_ctf::reader::{Decoder, Event, Field, Scalar, Value};
 use trace_ctf::schema as ctf;
 
@@ -110,17 +109,9 @@ impl Sink for Follower {
     }
 
     fn deliver(&mut self, packet: &Packet<'_>) -> Result<()> {
-        let header = PacketHeader {
-            stream_class_id: packet.stream.class,
-            stream_instance_id: u64::from(packet.stream.instance),
-            timestamp_begin: packet.begin_ns,
-            timestamp_end: packet.end_ns,
-            cpu_id: packet.cpu,
-            ..PacketHeader::default()
-        };
         self.lost.insert(packet.stream, packet.discarded);
         lock(&self.source.trigger.seen).lost[self.source.index] = self.lost.values().sum();
-        let content = self.decoder.packet(&header, packet.content).map_err(unreadable)?;
+        let content = self.decoder.packet(&packet.header(), packet.content).map_err(unreadable)?;
         self.take(&content)
     }
 
