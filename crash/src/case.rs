@@ -121,7 +121,7 @@ impl Case {
             means,
             consumer,
             // A write that is long enough to be met.
-            memory: if means == Means::InWrite { 8 << 20 } else { (1 << 20) << random.below(3) },
+            memory: if means == Means::InWrite { 8 << 20 } else { (1 << 19) << random.below(3) },
             fallback: fallback && means != Means::InWrite,
             large: random.below(3) == 0,
             named: random.below(2) == 0,
@@ -146,7 +146,7 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { number, means, consumer, memory, moment_us, .. } = self;
-        write!(f, "ending {number}: {means}, {consumer:?}, {} MiB, {moment_us} us, {}", memory >> 20, self.flags())
+        write!(f, "ending {number}: {means}, {consumer:?}, {} KiB, {moment_us} us, {}", memory >> 10, self.flags())
     }
 }
 

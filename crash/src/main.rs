@@ -1,7 +1,7 @@
 //! The kill laboratory: programs are ended at random moments by every means; every committed event must be in the traces that
 //! are left, or stated as lost there.
 //!
-//! `crash ENDINGS [--seed N] [--means NAME] [--command PATH] [--mutate NAME]`, which `cargo xtask crash` runs. Programs run two
+//! `crash ENDINGS [--seed N] [--means NAME] [--command PATH] [--mutate NAME]`, which `cargo xtask crash` runs. Programs run four
 //! at a time in one run-time directory, each with two or three sessions. With a mutation, a step of recovery is broken, and the
 //! run ends as soon as that is noticed. Exit status: 0 nothing was wrong, 1 something was.
 #![expect(unsafe_code, reason = "shared memory, and ends of processes")]
@@ -74,8 +74,8 @@ fn arguments() -> Result<Arguments> {
     Ok(arguments)
 }
 
-/// Programs at a time.
-const AT_A_TIME: usize = 2;
+/// Programs at a time; some of them wait, for a killed consumer's claim to become stale or a disk to be full.
+const AT_A_TIME: usize = 4;
 
 fn run(arguments: &Arguments) -> Result<bool> {
     let ground = Ground::new(arguments.command.clone())?;

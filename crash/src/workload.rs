@@ -34,7 +34,9 @@ pub(crate) fn text(thread: u64, number: u64) -> &'static str {
 }
 
 /// Events of a thread at full speed; what follows has pauses, so that traces can be read in the time there is.
-const FLOOD: u64 = 4_000;
+const FLOOD: u64 = 2_000;
+/// The same, where a write is to be long; and those of a thread after which it only trickles.
+const MOST: u64 = 8_000;
 /// The environment of such a program: directory, flags, memory, means, moment.
 pub(crate) const VARIABLE: &str = "RINGTRACE_CRASH_PROGRAM";
 
@@ -47,7 +49,7 @@ pub(crate) fn run(words: &str) -> Result<()> {
     let memory: u64 = memory.parse()?;
     let means = Means::ALL.into_iter().find(|m| m.name() == means).context("a means")?;
     let moment = Duration::from_micros(moment_us.parse()?);
-    let most = if means == Means::InWrite { 2 * FLOOD } else { FLOOD };
+    let most = if means == Means::InWrite { MOST } else { FLOOD };
     let counts = Counts::map(&directory.join("counts"))?;
     ringtrace::init();
     counts.stage.store(LISTENS, SeqCst);
@@ -116,7 +118,7 @@ fn write(thread: usize, counts: &Counts, flood: u64, external: bool) {
         }
         number += 1;
         own.fired.store(number, SeqCst);
-        if number > 2 * FLOOD {
+        if number > MOST {
             std::thread::sleep(Duration::from_micros(200));
         } else if number > flood && number % 32 == 0 {
             std::thread::sleep(Duration::from_micros(50));
