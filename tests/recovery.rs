@@ -3,10 +3,13 @@
 mod common;
 
 use ringtrace::recovery::Remains;
+use ringtrace::ring_buffer::{Holder, Purpose, Reader};
 use ringtrace::{Context, Session, tracepoint};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use trace_ctf::reader::Trace;
 
 #[tracepoint(record)]
 fn counted(number: u64, text: &str);
@@ -115,6 +118,79 @@ fn the_trace_of_a_killed_process_is_continued_from_its_rings() {
         for made in ["trace", "copy"] {
             let _ = std::fs::remove_dir_all(place.path().join(made));
         }
+    }
+}
+
+/// Copies the directory of a session, with its process's, to another place.
+fn copied(session: &Path, to: &Path) -> PathBuf {
+    let image = to.join(session.parent().and_then(Path::file_name).expect("a process"));
+    let copy = image.join("killed");
+    std::fs::create_dir_all(&copy).expect("a directory");
+    for file in ["rings", "journal"] {
+        std::fs::copy(session.join(file), copy.join(file)).expect("a copy");
+    }
+    copy
+}
+
+const REBOOTED: &str = "rings_of_an_earlier_boot_are_recovered_whatever_the_disk_had_of_them";
+
+#[test]
+fn rings_of_an_earlier_boot_are_recovered_whatever_the_disk_had_of_them() {
+    if common::is_child(REBOOTED) {
+        child();
+    }
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let (told, pid) = kill_after(REBOOTED, "overwrite", place.path(), 20_000);
+    let left = session(place.path(), pid);
+    // A process has the same number and the same start time: this one. The words are those of docs/files.md.
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("it is read");
+    let start_time: u64 = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok()).expect("it");
+    let word = |path: &Path, at: u64, value: u64| {
+        let file = std::fs::File::options().write(true).open(path.join("rings")).expect("the rings");
+        file.write_all_at(&value.to_le_bytes(), 256 + 8 * at).expect("it is written");
+    };
+    let same = copied(&left, &place.path().join("same"));
+    word(&same, 2, u64::from(std::process::id()));
+    word(&same, 3, start_time);
+    assert!(Remains::open(&same).expect_err("it runs").is_busy());
+    word(&same, 5, 1);
+    let file = std::fs::File::options().read(true).write(true).open(same.join("rings")).expect("the rings");
+    // Somebody consumed them, as the clock of that boot said, which was ahead.
+    // SAFETY: a copy, which nobody else has.
+    #[expect(unsafe_code, reason = "maps a file that others could cut")]
+    let reader = unsafe { Reader::open(&file, Purpose::Consume) }.expect("rings");
+    reader.claim(Holder::new(1, 1), u64::MAX / 2).expect("nobody has them");
+    drop((reader, file));
+    let trace = place.path().join("whole");
+    let recovered = Remains::open(&same).expect("it is gone").recover(Some(&trace)).expect("a trace");
+    assert!(recovered.is_of_earlier_boot && recovered.events >= told, "{recovered:?}");
+    assert_complete(&trace, told);
+
+    // After a power cut some pages are as they were first. What is made of them is a trace or an error, and nothing panics.
+    let mut random = 1_u64;
+    let pages = std::fs::metadata(left.join("rings")).expect("a file").len() / 4096;
+    for round in 0..12 {
+        let cut = copied(&left, &place.path().join(format!("cut-{round}")));
+        word(&cut, 5, 1);
+        let file = std::fs::File::options().write(true).open(cut.join("rings")).expect("the rings");
+        for page in round % 2..pages {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            if random >> 60 < 4 {
+                file.write_all_at(&[0; 4096], page * 4096).expect("it is written");
+            }
+        }
+        let trace = place.path().join(format!("trace-{round}"));
+        let Ok(remains) = Remains::open(&cut) else { continue };
+        if remains.recover(Some(&trace)).is_ok() {
+            let trace = Trace::open(&trace).expect("its metadata are whole");
+            let mut merge = trace.merge();
+            while let Some(entry) = merge.next_entry() {
+                if entry.is_err() {
+                    break;
+                }
+            }
+        }
+        std::fs::remove_dir_all(place.path().join(format!("cut-{round}"))).expect("it goes");
     }
 }
 

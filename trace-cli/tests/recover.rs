@@ -86,6 +86,44 @@ fn what_is_not_wanted_is_removed() {
 }
 
 #[test]
+fn a_snapshot_that_was_not_completed_is_removed_with_what_its_program_left() {
+    let place = Place::new();
+    for verb in ["recover", "clean"] {
+        let pid = killed(&place, &["--overwrite"]);
+        let image = std::fs::read_dir(place.runtime()).expect("the base").flatten().next().expect("one").file_name();
+        // As a kill in the middle of a snapshot leaves it; and one of a program that runs.
+        let unfinished = place.here().join(format!("last.snapshots/.unfinished-{}-0", image.display()));
+        let other = place.here().join("last.snapshots/.unfinished-1-2-00000003-0");
+        for path in [&unfinished, &other] {
+            std::fs::create_dir_all(path).expect("a directory");
+            std::fs::write(path.join("metadata"), "/* CTF 1.8 */").expect("a file");
+        }
+        let said = place.succeed(&[verb, &pid]);
+        assert!(verb == "clean" || said.contains("; 1 unfinished snapshot removed"), "{said}");
+        assert!(!unfinished.exists() && other.exists(), "{verb}");
+    }
+}
+
+#[test]
+fn a_program_that_ended_before_it_could_be_reached_leaves_nothing() {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let place = Place::new();
+    for arguments in [&["ps"][..], &["ps", "--dead"], &["recover", "--all"], &["clean", "--all"]] {
+        let mut builder = std::fs::DirBuilder::new();
+        // Of no process that runs, with the name of a socket that does not listen yet.
+        builder.mode(0o700).create(place.runtime().join("1-1-00000001")).expect("a directory");
+        std::fs::write(place.runtime().join("1-1-00000001/control.new"), "").expect("a file");
+        place.succeed(arguments);
+        assert_eq!(std::fs::read_dir(place.runtime()).expect("the base").count(), 0, "{arguments:?}");
+    }
+    // The next one that starts removes it too.
+    std::fs::DirBuilder::new().mode(0o700).create(place.runtime().join("1-1-00000001")).expect("a directory");
+    let program = Program::start(&place, PROGRAM);
+    assert_eq!(std::fs::read_dir(place.runtime()).expect("the base").count(), 1);
+    program.end();
+}
+
+#[test]
 fn a_flight_recorder_is_saved_while_it_records() {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);

@@ -8,6 +8,8 @@
 //!     SESSION/…                      rings and journal of a session
 //! ```
 //!
+//! A session may have its rings elsewhere, on disk: in `DIR/ringtrace/`, which looks the same, without sockets.
+//!
 //! exec(2) keeps PID and start time, and two run times in one process (a program's and a plugin's) share them; the random ID
 //! keeps them apart.
 //!
@@ -32,6 +34,9 @@ pub const SOCKET: &str = "control";
 /// Its name until it listens.
 const UNFINISHED: &str = "control.new";
 
+/// Name of the directory of process images in one that the user named.
+pub const BELOW: &str = "ringtrace";
+
 /// Returns the directories that may hold the user's process images, the best first: the one that the environment variable
 /// `RINGTRACE_DIR` names, and no other then; else those of the table above.
 pub fn bases() -> Vec<PathBuf> {
@@ -39,7 +44,7 @@ pub fn bases() -> Vec<PathBuf> {
         return vec![chosen];
     }
     let uid = rustix::process::geteuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|d| Path::new(&d).join("ringtrace"));
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|d| Path::new(&d).join(BELOW));
     let shared = ["/dev/shm", "/tmp"].map(|parent| PathBuf::from(format!("{parent}/ringtrace-{uid}")));
     runtime.into_iter().filter(|d| d.is_absolute()).chain(shared).collect()
 }
@@ -135,13 +140,13 @@ impl ImageName {
 /// Most sessions and bytes that ended processes may leave in a base directory: what is older goes when the next one starts.
 const MOST_REMAINS: (usize, u64) = (64, 1 << 30);
 
-/// Removes what ended processes left in `base`: all where there is nothing to recover, else the oldest beyond 64 sessions or
-/// 1 GiB.
-pub fn tidy(base: &Path) {
+/// Removes what ended processes left in `base`: all where there is nothing to recover, else the oldest sessions beyond 64 or
+/// 1 GiB, each by `remove`, which makes sure that nobody uses it any more.
+pub fn tidy(base: &Path, remove: impl Fn(&Path)) {
     let mut remains = Vec::new();
     for image in images(base).into_iter().flatten() {
         // A socket may be silent for a moment where the program closed its descriptors.
-        if image.remove_if_empty() || !image.is_dead() || image.name.is_running() {
+        if image.remove_if_empty() || !image.is_gone() || image.name.is_running() {
             continue;
         }
         for session in image.sessions().into_iter().map(|session| image.path.join(session)) {
@@ -156,8 +161,7 @@ pub fn tidy(base: &Path) {
     for (place, (_, session, bytes, image)) in remains.into_iter().enumerate() {
         total += bytes;
         if place >= MOST_REMAINS.0 || total > MOST_REMAINS.1 {
-            let _ = ["rings", "journal"].map(|name| std::fs::remove_file(session.join(name)));
-            let _ = std::fs::remove_dir(&session);
+            remove(&session);
             image.remove_if_empty();
         }
     }
@@ -223,6 +227,16 @@ impl Image {
         self.connect().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
+    /// Whether its process has ended, as far as this PID namespace shows: its agent does not listen any more, or it has none and
+    /// no such process runs. Of one elsewhere that has no agent, only its rings tell.
+    pub fn is_gone(&self) -> bool {
+        match self.connect().map_err(|error| error.kind()) {
+            Err(io::ErrorKind::ConnectionRefused) => true,
+            Err(io::ErrorKind::NotFound) => !self.name.is_running(),
+            _ => false,
+        }
+    }
+
     /// Names of the sessions whose rings lie here.
     pub fn sessions(&self) -> Vec<String> {
         let has_rings = |path: &Path| path.join("rings").is_file();
@@ -233,9 +247,11 @@ impl Image {
         names
     }
 
-    /// Removes what an agent left that has ended, where there is nothing to recover. Returns whether the directory is gone.
+    /// Removes what a process left that has ended, where there is nothing to recover. Returns whether the directory is gone.
+    ///
+    /// One that is only about to make its socket, in another PID namespace, makes its directory again.
     pub fn remove_if_empty(&self) -> bool {
-        self.is_dead() && self.remove_gone()
+        self.is_gone() && self.remove_gone()
     }
 
     /// The same, of a process that is known to have ended: it may have ended before its agent made a socket.
@@ -325,13 +341,15 @@ mod tests {
             let journal = File::create(session.join("journal")).expect("a file");
             let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(u64::from(number));
             journal.set_modified(time).expect("its time");
-            // The first, and oldest, still listens.
-            let listener = listen(&image(number)).expect("a socket");
-            if number == 0 {
-                std::mem::forget(listener);
+            // The first, and oldest, still listens. Every other one has no agent, as where rings lie on disk.
+            if number % 2 == 0 {
+                let listener = listen(&image(number)).expect("a socket");
+                if number == 0 {
+                    std::mem::forget(listener);
+                }
             }
         }
-        tidy(base.path());
+        tidy(base.path(), |session| std::fs::remove_dir_all(session).expect("it goes"));
         let left: Vec<u32> = (0..most + 3).filter(|number| image(*number).exists()).collect();
         assert!(left.iter().copied().eq(std::iter::once(0).chain(3..most + 3)), "{left:?}");
     }
@@ -364,7 +382,8 @@ mod tests {
             private_directory(&base.join(name.to_string())).expect("a directory");
             let image = images(&base).expect("images").pop().expect("one");
             assert_eq!(image.name, name);
-            assert!(!image.is_dead() && !image.remove_if_empty(), "there is no socket yet");
+            assert!(!image.is_dead() && image.remove_if_empty(), "killed before it had a socket");
+            private_directory(&image.path).expect("a directory");
             let listener = listen(&image.path).expect("a socket");
             let path = image.path.join(SOCKET);
             assert!(is_socket(&path));

@@ -480,6 +480,9 @@ pub struct SessionPlan {
     /// Size of the sub-buffers in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_buffer: Option<u32>,
+    /// Directory below which the rings are kept, on disk. None: in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rings: Option<PathBuf>,
     /// Context fields of each record: `vtid`, `vpid`, `cpu`, `thread-name`. None given: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<String>>,

@@ -81,6 +81,7 @@ pub struct Builder {
     pub(crate) keep: usize,
     pub(crate) memory: u64,
     pub(crate) sub_buffer: Option<u32>,
+    pub(crate) rings: Option<PathBuf>,
     pub(crate) output: Output,
     pub(crate) format: Format,
     pub(crate) context: Context,
@@ -120,6 +121,7 @@ impl Builder {
             keep: KEEP,
             memory: MEMORY,
             sub_buffer: None,
+            rings: None,
             output: Output::Default,
             format: Format::default(),
             context: Context::default(),
@@ -219,6 +221,16 @@ impl Builder {
     /// Sets the size of the sub-buffers, in bytes: a power of two from 4 KiB to 4 MiB. By default an eighth of a ring.
     pub fn sub_buffer(mut self, bytes: u32) -> Builder {
         self.sub_buffer = Some(bytes);
+        self
+    }
+
+    /// Keeps the rings in files below `directory`, which is made, in place of memory: what is mounted into a container from its
+    /// host's disk outlives the container, and what a killed program recorded is recovered from there.
+    ///
+    /// They are mapped all the same, and nobody waits for the disk to have them. But the kernel writes changed pages to the disk
+    /// from time to time, and the next store to such a page faults, which takes a microsecond, or as long as the disk is busy.
+    pub fn rings(mut self, directory: impl Into<PathBuf>) -> Builder {
+        self.rings = Some(directory.into());
         self
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! text    = "off" | "0" | "@" PATH | part { ";" part }
 //! part    = RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
+//!         | "rings" PATH
 //!         | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
 //!         | "format" ( "ctf1.8" | "ctf2" )
 //!         | "snapshot" "on" ( SIGNAL | "panic" ) | "rotate" ( SIZE | TIME ) | "quota" SIZE
@@ -207,6 +208,10 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
             "sub-buffer" => {
                 let bytes = units::size(needed("1M")?).map_err(|problem| wrong(problem, value))?;
                 builder = builder.sub_buffer(u32::try_from(bytes).unwrap_or(u32::MAX));
+                false
+            }
+            "rings" => {
+                builder = builder.rings(needed("/var/lib/rings")?);
                 false
             }
             "output" => {

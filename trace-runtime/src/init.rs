@@ -30,7 +30,7 @@ pub(crate) fn renew() {
 /// | rules, such as `storage:* level info; !storage:noise` | records what they match |
 /// | `follow` | children after fork(2) are recorded as well, each into `DIR-PID` |
 /// | `when request if us > 5000 then snapshot` | adds a [trigger](crate::Session::trigger), which begins with `when` |
-/// | `overwrite`, `memory 64M`, `sub-buffer 1M`, `output DIR`, `context vtid,cpu`, `clock ordered`, `sensitive`, `session NAME`, `snapshot on SIGUSR2`, `snapshot on panic`, `rotate 256M`, `rotate 10min`, `quota 10G` | options of the session, separated by `;` from rules and from each other |
+/// | `overwrite`, `memory 64M`, `sub-buffer 1M`, `rings DIR`, `output DIR`, `context vtid,cpu`, `clock ordered`, `sensitive`, `session NAME`, `snapshot on SIGUSR2`, `snapshot on panic`, `rotate 256M`, `rotate 10min`, `quota 10G` | options of the session, separated by `;` from rules and from each other |
 /// | `@FILE` | all this from a file: one part a line, `#` begins a comment |
 ///
 /// It may be called any number of times and from anywhere; only the first call does something, and in a child after fork(2) the

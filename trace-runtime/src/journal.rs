@@ -41,18 +41,27 @@ pub struct Origin {
     pub begun_ns: u64,
     /// Bytes of the absolute path of its trace directory; `None`: it prints.
     output: Option<Vec<u8>>,
+    /// The same of the directory of its snapshots; `None`: it takes none.
+    #[serde(default)]
+    snapshots: Option<Vec<u8>>,
 }
 
 impl Origin {
-    pub(crate) fn new(begun_ns: u64, output: Option<&Path>) -> Origin {
+    pub(crate) fn new(begun_ns: u64, output: Option<&Path>, snapshots: Option<&Path>) -> Origin {
         // Of a directory that is not there any more, relative paths mean nothing: the path is told as it is.
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Origin { begun_ns, output: output.map(|path| absolute(path).as_os_str().as_bytes().to_vec()) }
+        let bytes = |path: &Path| absolute(path).as_os_str().as_bytes().to_vec();
+        Origin { begun_ns, output: output.map(bytes), snapshots: snapshots.map(bytes) }
     }
 
     /// The trace directory; `None`: the session prints.
     pub fn output(&self) -> Option<PathBuf> {
         self.output.as_ref().map(|bytes| OsString::from_vec(bytes.clone()).into())
+    }
+
+    /// The directory of its snapshots; `None`: it takes none.
+    pub fn snapshots(&self) -> Option<PathBuf> {
+        self.snapshots.as_ref().map(|bytes| OsString::from_vec(bytes.clone()).into())
     }
 }
 

@@ -177,7 +177,7 @@ fn start_time() -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-fn boot_id() -> Option<[u8; 16]> {
+pub(crate) fn boot_id() -> Option<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: Vec<u8> = text.trim().bytes().filter(|b| *b != b'-').collect();
     let mut id = [0; 16];

@@ -16,9 +16,10 @@ use crate::plan::{self, Wanted};
 use crate::print::Printer;
 use crate::process::{self, Process};
 use crate::rcu::lock;
+use crate::recovery;
 use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement, Purpose};
 use crate::rule::Rule;
-use crate::snapshot::Receipt;
+use crate::snapshot::{self, Receipt};
 use crate::statistics::{RuleState, Statistics};
 use crate::storage::Storage;
 use crate::sys;
@@ -121,7 +122,7 @@ impl Recording {
         let (storage, warning) = match builder.output {
             // What a trigger has seen is worth nothing without the process.
             Output::Trigger(_) => (Storage::without_a_name()?, None),
-            _ => Storage::create(&builder.name, memory)?,
+            _ => Storage::create(&builder.name, memory, builder.rings.as_deref())?,
         };
         warnings.extend(warning);
         let mut storage = storage;
@@ -182,7 +183,8 @@ impl Recording {
             Output::Default => Some(default_path(&builder.name)),
         };
         let journal = storage.journal.try_clone().map_err(|e| Error::io("cannot use", storage.journal_path(), e))?;
-        let origin = Origin::new(origin_ns, path.as_deref());
+        let snapshots = builder.overwrite.then(|| snapshot::directory_of(&builder.name, path.as_deref()));
+        let origin = Origin::new(origin_ns, path.as_deref(), snapshots.as_deref());
         let journal = Journal::new(journal, &storage.journal_path(), &trace, &origin)?;
         let is_elsewhere = matches!(builder.output, Output::Elsewhere);
         let sink: Box<dyn Sink> = match (&path, &builder.output) {
@@ -570,7 +572,8 @@ fn write_identity(core: &Core, process: &Process, uuid: &[u8; 16]) {
     let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
     // Process IDs mean something within their namespace only, pid_namespaces(7).
     let namespace = sys::pid_namespace();
-    let words = [half(0), half(8), u64::from(process.pid), process.start_time, namespace];
+    let boot = recovery::boot_word(&process.boot_id);
+    let words = [half(0), half(8), u64::from(process.pid), process.start_time, namespace, boot];
     for (place, word) in core.caller_area().iter().zip(words) {
         // Relaxed: a reader comes after the process, or by way of its directory, which is complete when the session is.
         place.store(word, Ordering::Relaxed);

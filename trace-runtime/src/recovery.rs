@@ -27,6 +27,7 @@ use crate::output::rotation::{self, Rotated};
 use crate::output::{Directory, Sink};
 use crate::process;
 use crate::ring_buffer::{Holder, Losses, Purpose, Reader, STALE_NS};
+use crate::snapshot;
 use crate::storage;
 use crate::sys;
 use crate::transfer::{Front, Span, Transfer};
@@ -35,7 +36,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trace_control::place::{Image, ImageName};
+use trace_control::place::{self, Image, ImageName};
 
 /// What a process that has ended left of one session.
 #[derive(Debug)]
@@ -66,6 +67,10 @@ pub struct Recovered {
     pub cut: u64,
     /// Events that the session lost in its whole life, by cause.
     pub lost: Losses,
+    /// Snapshots that its process had not completed, which are removed.
+    pub unfinished: usize,
+    /// The machine was started again since: of rings on disk, a power cut leaves what the disk had of them, page by page.
+    pub is_of_earlier_boot: bool,
 }
 
 /// The positions of a process that still records differ after this time, unless it records nothing.
@@ -76,6 +81,26 @@ const UUID: usize = 0;
 const PID: usize = 2;
 const START_TIME: usize = 3;
 const NAMESPACE: usize = 4;
+const BOOT: usize = 5;
+
+/// What the superblock says of the boot in which its process ran: half of the kernel's boot ID.
+pub(crate) fn boot_word(boot_id: &[u8; 16]) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| boot_id[i]))
+}
+
+/// Whether rings are of this boot, where they say that. Process IDs, namespaces and clocks mean something within one only.
+fn is_of_this_boot(rings: &Reader) -> bool {
+    let (own, its) = (process::boot_id().map_or(0, |id| boot_word(&id)), rings.caller_word(BOOT).unwrap_or(0));
+    own == its || own == 0 || its == 0
+}
+
+/// Removes what ended processes left in `base`, beyond what is kept.
+pub(crate) fn tidy(base: &Path) {
+    place::tidy(base, |session| match Remains::open(session) {
+        Err(error) if error.is_busy() => {}
+        _ => storage::remove_session(session),
+    });
+}
 
 impl Remains {
     /// Opens the directory of a session's rings, and makes sure that nobody uses it any more.
@@ -143,11 +168,13 @@ impl Remains {
     ///
     /// [`Error::is_io`]: what was recovered until then stays, and so do the rings, so that another attempt does the rest.
     pub fn recover(self, output: Option<&Path>) -> Result<Recovered> {
+        let unfinished = self.remove_unfinished();
         let Remains { directory, rings, recorded } = self;
         let Some(Recorded { journal, reader }) = recorded else {
             storage::remove_session(&directory);
             let none = Losses::default();
-            return Ok(Recovered { path: PathBuf::new(), events: 0, bytes: 0, cut: 0, lost: none });
+            let path = PathBuf::new();
+            return Ok(Recovered { path, events: 0, bytes: 0, cut: 0, lost: none, unfinished: 0, is_of_earlier_boot: false });
         };
         if !claim(&reader) {
             let why = "another process consumes its rings, and writes the trace";
@@ -183,14 +210,23 @@ impl Remains {
         let lost =
             (0..reader.geometry().buffers).map(|b| reader.buffer_losses(b)).fold(reader.fallback_losses(), |a, b| a.plus(&b));
         let events = transfer.told().values().map(|told| told.records).sum();
-        let recovered = Recovered { path, events, bytes: transfer.bytes, cut, lost };
+        let is_of_earlier_boot = !is_of_this_boot(reader);
+        let recovered = Recovered { path, events, bytes: transfer.bytes, cut, lost, unfinished, is_of_earlier_boot };
         storage::remove_session(&directory);
         drop(rings); // and the lock
         Ok(recovered)
     }
 
-    /// Removes the files without recovering anything.
+    /// Removes the snapshots that its process had not completed.
+    fn remove_unfinished(&self) -> usize {
+        let snapshots = self.recorded.as_ref().and_then(|recorded| recorded.journal.origin.snapshots());
+        let image = Image::of_session(&self.directory);
+        snapshots.zip(image).map_or(0, |(snapshots, image)| snapshot::remove_unfinished(&snapshots, image.name))
+    }
+
+    /// Removes the files without recovering anything, and snapshots that were not completed.
     pub fn remove(self) {
+        self.remove_unfinished();
         storage::remove_session(&self.directory);
     }
 }
@@ -200,6 +236,10 @@ impl Remains {
 fn claim(reader: &Reader) -> bool {
     let own = process::image_name();
     let own = Holder::new(own.pid, own.start_time);
+    // A claim of an earlier boot was last renewed by another clock.
+    if let Some((holder, _)) = reader.holder().filter(|_| !is_of_this_boot(reader)) {
+        reader.release(holder);
+    }
     let begun = external::now_ns();
     loop {
         let now = external::now_ns();
@@ -221,8 +261,9 @@ fn use_of(rings: Option<&Reader>, image: Option<ImageName>, in_use: Option<bool>
     // In its own namespace a process is known by its number; a child that it forked may have the rings mapped, and does not
     // use them. In another namespace, who has them mapped may be the process itself.
     let (own, its) = (sys::pid_namespace(), word(NAMESPACE).unwrap_or(0));
+    let is_own = own != 0 && (its == own || its == 0) && rings.is_none_or(is_of_this_boot);
     let elsewhere = "a process in another container or PID namespace has it open; end that, or recover it there";
-    let why = match name.filter(|_| own != 0 && (its == own || its == 0)) {
+    let why = match name.filter(|_| is_own) {
         Some(name) => name.is_running().then_some("its process runs"),
         None => (in_use == Some(true)).then_some(elsewhere),
     };

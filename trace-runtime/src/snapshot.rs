@@ -7,7 +7,8 @@
 //! beside the session's trace:   SESSION.snapshots/TIME-REASON.ringtrace
 //! ```
 //!
-//! A snapshot is written under another name and renamed when it is complete. The newest are kept.
+//! A snapshot is written under another name and renamed when it is complete. The newest are kept. What a killed process had not
+//! completed is removed by [recovery](crate::recovery).
 
 use crate::error::{Error, Kind, Result};
 use crate::metadata;
@@ -23,7 +24,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trace_control::place;
+use trace_control::place::{self, ImageName};
 use trace_ctf::schema as ctf;
 use trace_registry::sync::{AtomicU64, Ordering};
 
@@ -140,13 +141,24 @@ impl Recording {
         Ok(Receipt { path, ..receipt })
     }
 
-    /// Where the snapshots lie.
     fn snapshots(&self) -> PathBuf {
-        let program = process::session_name();
-        let name = if self.name == crate::environment::SESSION_NAME { &program } else { &self.name };
-        let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
-        beside.join(format!("{name}.snapshots"))
+        directory_of(&self.name, self.path.as_deref())
     }
+}
+
+/// Where the snapshots of a session lie, beside its trace.
+pub(crate) fn directory_of(session: &str, trace: Option<&Path>) -> PathBuf {
+    let program = process::session_name();
+    let name = if session == crate::environment::SESSION_NAME { &program } else { session };
+    trace.and_then(Path::parent).unwrap_or(Path::new("")).join(format!("{name}.snapshots"))
+}
+
+/// Removes the snapshots that a process, which has ended, had not completed. Returns how many those were.
+pub(crate) fn remove_unfinished(snapshots: &Path, image: ImageName) -> usize {
+    let prefix = format!("{UNFINISHED}{image}-");
+    let entries = fs::read_dir(snapshots).into_iter().flatten().flatten();
+    let unfinished = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    unfinished.filter(|entry| fs::remove_dir_all(entry.path()).is_ok()).count()
 }
 
 /// A UUID that is the same only for a snapshot of the same events: readers take traces with one UUID for parts of one.

@@ -1,4 +1,4 @@
-//! Where the rings lie: named files that outlive the process, in memory.
+//! Where the rings lie: named files that outlive the process, in memory, or on disk where a session asks for that.
 //!
 //! In the directory of the process image ([`trace_control::place`]) each session has one of its own, with `rings`, the mapping
 //! with its superblock, and `journal`, what its event IDs stand for.
@@ -35,17 +35,30 @@ const FILES: [&str; 2] = [RINGS, JOURNAL];
 const TMPFS: i64 = 0x0102_1994; // statfs(2)
 
 impl Storage {
-    /// Creates the files for `bytes` bytes of rings. Returns a warning with it where they cannot outlive the process.
-    pub(crate) fn create(session: &str, bytes: u64) -> Result<(Storage, Option<String>)> {
+    /// Creates the files for `bytes` bytes of rings, below `chosen`, or in memory where nothing was chosen. Returns a warning with
+    /// it where they cannot outlive the process.
+    pub(crate) fn create(session: &str, bytes: u64, chosen: Option<&Path>) -> Result<(Storage, Option<String>)> {
+        if let Some(chosen) = chosen {
+            std::fs::create_dir_all(chosen).map_err(|e| Error::io("cannot keep ring buffers in", chosen, e))?;
+            let base = chosen.join(place::BELOW);
+            let storage = in_directory(&base, session, bytes)?;
+            crate::recovery::tidy(&base);
+            return Ok((storage, None));
+        }
         let mut why = String::from("no tmpfs with room was found");
         for base in place::bases() {
-            match in_directory(&base, session, bytes) {
+            match in_memory(&base).and_then(|()| in_directory(&base, session, bytes)) {
                 Ok(storage) => return Ok((storage, None)),
                 Err(error) => why = crate::error::Chain(&error).to_string(),
             }
         }
         let storage = Storage::without_a_name()?;
-        Ok((storage, Some(format!("the ring buffers have no name, so they do not outlive the process: {why}"))))
+        Ok((
+            storage,
+            Some(format!(
+                "the ring buffers have no name, so they do not outlive the process: {why}; `rings DIR` keeps them on disk"
+            )),
+        ))
     }
 
     /// Creates files that do not outlive the process.
@@ -250,12 +263,21 @@ impl Appended {
     }
 }
 
-fn in_directory(base: &Path, session: &str, bytes: u64) -> Result<Storage> {
-    let parent = base.parent().unwrap_or(base);
-    let stat = rustix::fs::statfs(parent).map_err(|e| Error::io("cannot examine", parent, e))?;
-    if stat.f_type as i64 != TMPFS {
-        return Err(Error::io("cannot keep ring buffers in", base, io::Error::other("it is not in memory (tmpfs)")));
+fn in_memory(base: &Path) -> Result<()> {
+    if file_system(base)?.f_type as i64 == TMPFS {
+        return Ok(());
     }
+    Err(Error::io("cannot keep ring buffers in", base, io::Error::other("it is not in memory (tmpfs)")))
+}
+
+/// The file system in which a directory is, or will be.
+fn file_system(base: &Path) -> Result<rustix::fs::StatFs> {
+    let parent = base.parent().unwrap_or(base);
+    rustix::fs::statfs(parent).map_err(|e| Error::io("cannot examine", parent, e))
+}
+
+fn in_directory(base: &Path, session: &str, bytes: u64) -> Result<Storage> {
+    let stat = file_system(base)?;
     let free = stat.f_bavail.saturating_mul(stat.f_bsize as u64);
     if free < bytes {
         let message = format!("{bytes} bytes are needed, {free} are free");

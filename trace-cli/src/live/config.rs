@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trace_control::protocol::{Request, SessionPlan, SessionState, Status};
 
-use super::session::{DEFAULT, new_trace};
+use super::session::{DEFAULT, absolute, new_trace};
 use super::status::probes;
 use super::target::Target;
 use crate::Outcome;
@@ -61,6 +61,8 @@ struct Session {
     overwrite: bool,
     memory: Option<Size>,
     sub_buffer: Option<Size>,
+    /// Directory below which the rings are kept, on disk.
+    rings: Option<PathBuf>,
     context: Option<Vec<String>>,
     clock: Option<String>,
     /// `ctf1.8` or `ctf2`.
@@ -115,6 +117,7 @@ impl Session {
             overwrite: plan.overwrite,
             memory: plan.memory.map(Size::of),
             sub_buffer: plan.sub_buffer.map(u64::from).map(Size::of),
+            rings: plan.rings,
             context: plan.context,
             clock: plan.clock,
             format: plan.format,
@@ -133,8 +136,8 @@ impl Session {
             let wrong = |problem: String| Failure::Wrong(format!("session {}: {problem}", self.name));
             size.as_ref().map(Size::bytes).transpose().map_err(wrong)
         };
-        let output = match &self.output {
-            Some(path) => std::path::absolute(path).map_err(|error| Failure::file(path, error))?,
+        let output = match absolute(&self.output)? {
+            Some(path) => path,
             None => new_trace(if self.name == DEFAULT { program } else { &self.name })?,
         };
         Ok(SessionPlan {
@@ -144,6 +147,7 @@ impl Session {
             overwrite: self.overwrite,
             memory: size(&self.memory)?,
             sub_buffer: size(&self.sub_buffer)?.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
+            rings: absolute(&self.rings)?,
             context: self.context.clone(),
             clock: self.clock.clone(),
             format: self.format.clone(),

@@ -12,7 +12,6 @@ use trace_control::protocol::{Request, SessionName, SessionState, Status};
 use trace_runtime::recovery::Remains;
 
 use super::process::Process;
-use super::ps::is_gone;
 use super::record::Recorded;
 use super::target::Target;
 use crate::failure::{Failure, complain};
@@ -128,7 +127,7 @@ fn open(session: &Path) -> Result<Remains, trace_runtime::Error> {
 /// Delivers what ended children of a session left in their rings: those whose trace is one of `roots` with a number.
 pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Result<(), Failure> {
     // A child may end before its agent has a socket.
-    let is_left = |image: &Image| is_gone(image) && image.sessions().iter().any(|s| s == session);
+    let is_left = |image: &Image| image.is_gone() && image.sessions().iter().any(|s| s == session);
     for image in target.images()?.into_iter().filter(is_left) {
         let remains = match open(&image.path.join(session)) {
             Ok(remains) => remains,

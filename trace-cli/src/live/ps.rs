@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     out.flush()?;
     let mut left = 0;
     for (image, error) in silent {
-        if is_gone(&image) {
+        if image.is_gone() {
             left += usize::from(!image.remove_if_empty() && !image.sessions().is_empty());
         } else if !has_no_agent(&image) {
             complain(format_args!("process {}: {error}", image.name.pid));
@@ -68,11 +68,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     Ok(Outcome::Complete)
 }
 
-/// Whether its agent does not listen any more, or it had none and does not exist.
-pub(super) fn is_gone(image: &Image) -> bool {
-    image.is_dead() || has_no_agent(image) && !image.name.is_running()
-}
-
 fn has_no_agent(image: &Image) -> bool {
     image.connect().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
@@ -82,7 +77,7 @@ fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut out = io::stdout().lock();
     let mut rows = Vec::new();
     for image in arguments.target.images()? {
-        if !is_gone(&image) || image.remove_if_empty() {
+        if !image.is_gone() || image.remove_if_empty() {
             continue;
         }
         for session in image.sessions() {

@@ -44,7 +44,7 @@ pub(crate) struct Clean {
 
 #[derive(Debug, clap::Args)]
 struct What {
-    /// Which: a directory of a session or of a process, or a process's number.
+    /// Which: a directory of a session or of a process, one that was given as `rings`, or a process's number.
     #[arg(value_name = "DIR|PID", required_unless_present = "all", conflicts_with = "all")]
     which: Vec<String>,
 
@@ -59,16 +59,14 @@ struct What {
 impl What {
     /// Returns the directories of the sessions that are meant. With `--all`, those of processes that run are left out.
     fn sessions(&self) -> Result<Vec<PathBuf>, Failure> {
-        let of_image = |image: &Image| image.sessions().into_iter().map(|s| image.path.join(s)).collect::<Vec<_>>();
         if self.all {
-            let images = self.target.images()?;
-            return Ok(images.iter().filter(|i| super::ps::is_gone(i)).flat_map(of_image).collect());
+            return Ok(gone(self.target.images()?));
         }
         let mut found = Vec::new();
         for which in &self.which {
             let before = found.len();
             match which.parse::<u32>() {
-                Ok(pid) => found.extend(self.target.images()?.iter().filter(|i| i.name.pid == pid).flat_map(of_image)),
+                Ok(pid) => found.extend(self.target.images()?.iter().filter(|i| i.name.pid == pid).flat_map(sessions_of)),
                 Err(_) => found.extend(below(Path::new(which))),
             }
             if found.len() == before {
@@ -80,7 +78,17 @@ impl What {
     }
 }
 
-/// The directories with rings: this one, or those in it.
+fn sessions_of(image: &Image) -> Vec<PathBuf> {
+    image.sessions().into_iter().map(|session| image.path.join(session)).collect()
+}
+
+/// The directories of sessions of processes that have ended. Directories that have none are removed.
+fn gone(images: Vec<Image>) -> Vec<PathBuf> {
+    images.iter().filter(|image| image.is_gone() && !image.remove_if_empty()).flat_map(sessions_of).collect()
+}
+
+/// The directories with rings: this one, or those in it. In a run-time directory, or one that sessions keep their rings in, those
+/// of processes that have ended.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let has_rings = |path: &Path| path.join("rings").is_file();
     if has_rings(directory) {
@@ -89,6 +97,9 @@ fn below(directory: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.path()).collect();
     found.retain(|path| has_rings(path));
     found.sort();
+    if found.is_empty() {
+        found = super::target::images_in(directory).map_or(found, gone);
+    }
     found
 }
 
@@ -107,11 +118,12 @@ pub(crate) fn recover(arguments: &Recover, common: &Common) -> Result<Outcome, F
 }
 
 fn show(session: &Path, recovered: &Recovered, common: &Common, out: &mut impl io::Write) -> Result<(), Failure> {
-    let Recovered { path, events, bytes, cut, lost, .. } = recovered;
+    let Recovered { path, events, bytes, cut, lost, unfinished, is_of_earlier_boot, .. } = recovered;
     let trace = (!path.as_os_str().is_empty()).then_some(path);
     if common.json {
         let line = json!({
             "session": session, "trace": trace, "events": events, "bytes": bytes, "cut": cut,
+            "unfinished_snapshots": unfinished, "earlier_boot": is_of_earlier_boot,
             "lost": { "total": lost.total(), "full": lost.full, "overwritten": lost.overwritten, "too_large": lost.too_large,
                 "nested": lost.nested, "no_buffer": lost.no_buffer, "panicked": lost.panicked, "uncommitted": lost.uncommitted },
         });
@@ -122,8 +134,19 @@ fn show(session: &Path, recovered: &Recovered, common: &Common, out: &mut impl i
         None => writeln!(out, "{}: its process ended before it recorded anything", session.display())?,
         Some(trace) => {
             let cut = if *cut > 0 { format!("; {cut} bytes of a partial packet were cut off") } else { String::new() };
-            writeln!(out, "{events} events ({}) recovered into {}; {lost}{cut}", Bytes(*bytes), trace.display())?;
+            let unfinished = match unfinished {
+                0 => String::new(),
+                n => format!("; {n} unfinished snapshot{} removed", if *n == 1 { "" } else { "s" }),
+            };
+            writeln!(out, "{events} events ({}) recovered into {}; {lost}{cut}{unfinished}", Bytes(*bytes), trace.display())?;
         }
+    }
+    if *is_of_earlier_boot {
+        complain(format_args!(
+            "{}: its rings are from before the machine was last started; if that was not an orderly shutdown, `ringtrace check` says \
+             whether the trace is whole",
+            session.display()
+        ));
     }
     Ok(())
 }

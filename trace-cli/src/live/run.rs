@@ -90,6 +90,9 @@ fn environment(arguments: &Arguments, output: &Path) -> Result<String, Failure> 
     parts.extend(options.sensitive.then(|| "sensitive".to_owned()));
     parts.extend(options.memory.map(|bytes| format!("memory {bytes}")));
     parts.extend(options.sub_buffer.map(|bytes| format!("sub-buffer {bytes}")));
+    if let Some(rings) = super::session::absolute(&options.rings)? {
+        parts.push(format!("rings {}", quoted(&rings)?));
+    }
     parts.extend(options.clock.as_ref().map(|clock| format!("clock {clock}")));
     parts.extend(options.format.map(|format| format!("format {}", format.name())));
     parts.extend(options.context.as_ref().map(|fields| format!("context {}", fields.join(","))));

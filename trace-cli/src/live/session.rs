@@ -83,6 +83,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(super) sub_buffer: Option<u64>,
 
+    /// Keep the rings below this directory, on disk, where they outlive a restart of the container. In memory without it.
+    #[arg(long, value_name = "DIR")]
+    pub(super) rings: Option<PathBuf>,
+
     /// Context fields of each record, separated by commas: vtid, vpid, cpu, thread-name, none. Without it vtid.
     #[arg(long, value_name = "FIELDS", value_delimiter = ',')]
     pub(super) context: Option<Vec<String>>,
@@ -114,6 +118,11 @@ pub(super) struct Options {
     /// Remove the oldest of these traces when all have more bytes.
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "rotate")]
     pub(super) quota: Option<u64>,
+}
+
+/// A path as processes with other working directories understand it.
+pub(super) fn absolute(path: &Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
+    path.as_ref().map(|path| std::path::absolute(path).map_err(|error| Failure::file(path, error))).transpose()
 }
 
 /// When a recording is cut.
@@ -162,6 +171,7 @@ impl Options {
             overwrite: self.overwrite,
             memory: self.memory,
             sub_buffer: sub_buffer.map_err(|_| Failure::Wrong("a sub-buffer has at most 4M".to_owned()))?,
+            rings: absolute(&self.rings)?,
             context: self.context.clone(),
             clock: self.clock.clone(),
             format: self.format.map(|format| format.name().to_owned()),
@@ -179,14 +189,12 @@ impl Options {
 
     /// Where each of the processes is to write its trace: absolute paths. Without a name, by the program's.
     pub(super) fn outputs(&self, name: &str, processes: &[Process]) -> Result<Vec<PathBuf>, Failure> {
-        let absolute = |path: &PathBuf| std::path::absolute(path).map_err(|error| Failure::file(path, error));
-        match (&self.output, processes) {
-            (Some(output), [_]) => Ok(vec![absolute(output)?]),
+        match (absolute(&self.output)?, processes) {
+            (Some(output), [_]) => Ok(vec![output]),
             (None, [process]) if name.is_empty() || name == DEFAULT => Ok(vec![new_trace(&process.is.program)?]),
             (None, [_]) => Ok(vec![new_trace(name)?]),
             (output, _) => {
-                let parent =
-                    output.as_ref().map_or_else(|| new_trace(if name.is_empty() { "record" } else { name }), absolute)?;
+                let parent = output.map_or_else(|| new_trace(if name.is_empty() { "record" } else { name }), Ok)?;
                 Ok(processes.iter().map(|p| parent.join(format!("{}-{}", p.is.program, p.is.pid))).collect())
             }
         }

@@ -34,10 +34,7 @@ impl Target {
         let mut found = Vec::new();
         match &self.dir {
             Some(dir) => {
-                // $XDG_RUNTIME_DIR itself is as good.
-                let below = dir.join("ringtrace");
-                let base: &Path = if below.is_dir() { &below } else { dir };
-                found = place::images_of_owner(base).map_err(|error| Failure::file(base, error))?;
+                found = images_in(dir)?;
             }
             None => {
                 for base in place::searched() {
@@ -125,6 +122,13 @@ impl Target {
             }
         }
     }
+}
+
+/// The process images in a run-time directory, or in one that has it below: $XDG_RUNTIME_DIR, or what a session was given as `rings`.
+pub(super) fn images_in(directory: &Path) -> Result<Vec<Image>, Failure> {
+    let below = directory.join(place::BELOW);
+    let base = if below.is_dir() { &below } else { directory };
+    place::images_of_owner(base).map_err(|error| Failure::file(base, error))
 }
 
 fn nothing(silent: &[(Image, trace_control::Error)]) -> String {

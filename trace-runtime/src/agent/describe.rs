@@ -148,6 +148,7 @@ fn plan(session: &Recording) -> words::SessionPlan {
         overwrite: builder.overwrite,
         memory: Some(builder.memory),
         sub_buffer: builder.sub_buffer,
+        rings: builder.rings.clone(),
         context: Some(builder.context.names().map(str::to_owned).collect()),
         clock: Some(builder.clock.name().to_owned()),
         format: Some(builder.format.name().to_owned()),

@@ -44,7 +44,7 @@ impl Place {
         for base in place::bases() {
             match Self::take_in(&base) {
                 Ok(place) => {
-                    place::tidy(&base);
+                    crate::recovery::tidy(&base);
                     return Ok(place);
                 }
                 Err(error) => {

@@ -329,6 +329,9 @@ fn builder(plan: SessionPlan) -> std::result::Result<Builder, Refusal> {
     if let Some(bytes) = plan.sub_buffer {
         builder = builder.sub_buffer(bytes);
     }
+    if let Some(path) = plan.rings {
+        builder = builder.rings(path);
+    }
     if let Some(names) = plan.context {
         builder = builder.context(Context::named(names.iter().map(String::as_str)).map_err(bad)?);
     }
