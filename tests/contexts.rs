@@ -5,6 +5,7 @@ mod common;
 use common::{alone, read_by_both};
 use ringtrace::{Context, Session, tracepoint};
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 #[tracepoint(record)]
 fn outer(seq: u64);
@@ -86,4 +87,57 @@ fn every_field_stands_in_the_records() {
     assert_eq!(read_by_both(&path).numbers("contexts:outer", "seq"), [109]);
     let message = session.enable("*:outer if $ctx.request == 1").expect_err("no such field").to_string();
     assert!(message.contains("did you mean `request_id`?") || message.contains("request_id (integer)"), "{message}");
+}
+
+fn rename(name: &str) {
+    std::fs::write("/proc/thread-self/comm", name).expect("/proc");
+}
+
+/// Names of threads are those of the moment, and those given later are seen.
+#[test]
+fn names_stand_in_the_records() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let context = Context::THREAD_NAME | Context::PROCNAME | Context::VPID;
+    let builder = Session::builder("names").enable("contexts:outer").context(context).output(&path);
+    let session = builder.start().unwrap_or_else(|e| panic!("{e}"));
+    let renamed = Session::builder("renamed")
+        .enable("contexts:outer 1 in 1 by $ctx.thread_name if $ctx.thread_name == \"renamed\"")
+        .output(directory.path().join("renamed"))
+        .start()
+        .unwrap_or_else(|e| panic!("{e}"));
+    let work = || {
+        outer(1);
+        rename("renamed");
+        let begun = Instant::now();
+        while renamed.statistics().events == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the name is not seen");
+            outer(2);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        outer(2);
+        rename("a long name, cut");
+    };
+    std::thread::scope(|scope| {
+        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        named("first").spawn_scoped(scope, work).expect("a thread").join().expect("it ends");
+        named("fifteen letters and more").spawn_scoped(scope, || outer(3)).expect("a thread").join().expect("it ends");
+    });
+    renamed.stop().unwrap_or_else(|e| panic!("{e}"));
+    session.stop().unwrap_or_else(|e| panic!("{e}"));
+    let contents = read_by_both(&path);
+    let program = std::env::args().next().expect("a name");
+    let program = program.rsplit('/').next().expect("a name").get(..16).expect("with a hash, it is long").to_owned();
+    let line = |number: u64| {
+        let found = contents.lines.iter().filter(|line| line.contains(&format!("seq = {number} ")));
+        found.cloned().collect::<Vec<_>>()
+    };
+    let says = |line: &str, name: &str| line.contains(&format!("procname = \"{program}\", thread_name = \"{name}\" }}"));
+    assert!(says(&line(1)[0], "first"), "{:?}", line(1));
+    assert!(says(&line(3)[0], "fifteen letters"), "{:?}", line(3));
+    let changing = line(2);
+    let at = changing.iter().position(|line| says(line, "renamed")).expect("at least the last");
+    assert!(changing[..at].iter().all(|line| says(line, "first")), "{changing:?}");
+    assert!(changing[at..].iter().all(|line| says(line, "renamed")), "{changing:?}");
 }

@@ -132,6 +132,30 @@ fn a_session_follows_children_and_theirs() {
     std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
 }
 
+/// What the parent's thread was called when it asked is not what the child's is.
+#[test]
+fn a_childs_thread_has_its_own_name() {
+    let name = "a_childs_thread_has_its_own_name";
+    if !is_child(name) {
+        let rules = "follow:numbered; context thread_name; follow; output trace";
+        let (directory, _) = run(name, Some(rules));
+        for (pid, contents) in traces(directory.path()) {
+            let expected = format!("thread_name = \"{}\"", if pid == 0 { "the parent" } else { "the child" });
+            assert_eq!(contents.lines.len(), 1);
+            assert!(contents.lines[0].contains(&expected), "{:?}", contents.lines);
+        }
+        return;
+    }
+    ringtrace::init();
+    let rename = |name| std::fs::write("/proc/thread-self/comm", name).expect("/proc");
+    rename("the parent");
+    numbered(0);
+    wait(fork(|| {
+        rename("the child");
+        numbered(1);
+    }));
+}
+
 #[test]
 fn a_child_that_is_not_followed_begins_by_init() {
     let name = "a_child_that_is_not_followed_begins_by_init";

@@ -49,7 +49,7 @@ fn compare(name: &str, scenario: Scenario) {
             command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         }
         if mode == "session" {
-            command.env("RINGTRACE", "1; memory 4M; output trace; context vtid,thread-name");
+            command.env("RINGTRACE", "1; memory 4M; output trace; context threads");
         }
         let output = command.stdin(Stdio::null()).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -234,7 +234,7 @@ fn from_inside_a_probe() {
 fn context_fields_say_where() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("trace");
-    let context = Context::VPID | Context::VTID | Context::CPU | Context::THREAD_NAME;
+    let context = Context::VPID | Context::VTID | Context::CPU | Context::THREADS;
     let session =
         Session::builder("contexts").enable("places:with_context").context(context).output(&path).start().expect("a session");
     let named = std::thread::Builder::new().name("a named thread".to_owned());

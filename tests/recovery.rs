@@ -58,7 +58,7 @@ fn session(place: &Path, pid: u32) -> PathBuf {
 
 fn child() -> ! {
     let mode = std::env::var("MODE").expect("how");
-    let builder = Session::builder("killed").enable("recovery:*").memory(16 << 20).context(Context::THREAD_NAME);
+    let builder = Session::builder("killed").enable("recovery:*").memory(16 << 20).context(Context::THREADS);
     let builder = match mode.as_str() {
         "overwrite" => builder.overwrite().output("trace"),
         "print" => builder.overwrite().print(),

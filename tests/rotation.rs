@@ -22,7 +22,7 @@ fn each_trace_is_complete_and_no_event_is_lost_between() {
     let _alone = common::alone();
     let place = tempfile::tempdir().expect("a directory");
     let output = place.path().join("cut");
-    let builder = Session::builder("cut").enable("rotation:*").memory(512 << 10).context(Context::THREAD_NAME);
+    let builder = Session::builder("cut").enable("rotation:*").memory(512 << 10).context(Context::THREADS);
     let session = builder.rotate_size(128 << 10).output(&output).start().expect("a session");
     std::thread::scope(|scope| {
         for thread in 0..2 {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 fn counted(thread: u64, number: u64);
 
 fn flight_recorder(directory: &Path, memory: u64) -> Session {
-    let builder = Session::builder("flight").enable("snapshot:*").overwrite().memory(memory).context(Context::THREAD_NAME);
+    let builder = Session::builder("flight").enable("snapshot:*").overwrite().memory(memory).context(Context::THREADS);
     builder.keep(3).output(directory.join("trace")).start().expect("a session")
 }
 

@@ -77,6 +77,12 @@ numbers! {
     by_os event_by_os;
     /// Recorded without context.
     alone event_alone;
+    /// Recorded with process ID.
+    with_vpid event_with_vpid;
+    /// Recorded with the name of the thread.
+    with_thread_name event_with_thread_name;
+    /// Recorded with the name of the process.
+    with_procname event_with_procname;
     /// Recorded by two sessions.
     twice event_twice;
     /// Recorded by four sessions.
@@ -417,6 +423,9 @@ fn rows() -> Vec<Row> {
         row("function/off", 1, 4_000_000, function_off, 0),
         row("function/on", 1, EVENTS, function_on, 2),
         row("event/u64/nocontext", 1, EVENTS, event_alone, 1),
+        row("event/u64/vpid", 1, EVENTS, event_with_vpid, 1),
+        row("event/u64/thread_name", 1, EVENTS, event_with_thread_name, 1),
+        row("event/u64/procname", 1, EVENTS, event_with_procname, 1),
         row("event/u64/noclock", 1, EVENTS, event_untimed, 1),
         row("event/u64/ordered", 1, EVENTS, event_ordered, 1),
         row("event/u64/os_clock", 1, EVENTS, event_by_os, 1),
@@ -515,6 +524,9 @@ fn sessions(directory: &std::path::Path) -> ringtrace::Result<Vec<Session>> {
         start("main", MAIN, Clock::Fast, Context::VTID)?,
         start("filters", FILTERS, Clock::Fast, Context::VTID)?,
         start("alone", "*:alone", Clock::Fast, Context::NONE)?,
+        start("vpid", "*:with_vpid", Clock::Fast, Context::VPID)?,
+        start("thread_name", "*:with_thread_name", Clock::Fast, Context::THREAD_NAME)?,
+        start("procname", "*:with_procname", Clock::Fast, Context::PROCNAME)?,
         start("untimed", "*:untimed", Clock::None, Context::NONE)?,
         start("ordered", "*:ordered", Clock::Ordered, Context::VTID)?,
         start("os", "*:by_os", Clock::Os, Context::VTID)?,

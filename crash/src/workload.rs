@@ -55,7 +55,7 @@ pub(crate) fn run(words: &str) -> Result<()> {
     counts.stage.store(LISTENS, SeqCst);
 
     let rules = if has("large") { "crash:workload::counted; crash:workload::many::*" } else { "crash:workload::counted" };
-    let context = if has("named") { Context::THREAD_NAME | Context::CPU | Context::NESTING } else { Context::VTID };
+    let context = if has("named") { Context::THREADS | Context::CPU | Context::NESTING } else { Context::VTID };
     let session = |name: &str| {
         let builder = Session::builder(name).enable(rules).context(context).memory(memory);
         builder.output(directory.join("traces").join(name))

@@ -483,7 +483,8 @@ pub struct SessionPlan {
     /// Directory below which the rings are kept, on disk. None: in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings: Option<PathBuf>,
-    /// Context fields of each record: `vtid`, `vpid`, `cpu`, `thread-name`. None given: the default.
+    /// Context fields of each record: `vtid`, `vpid`, `cpu`, `nesting`, `procname`, `thread_name`, `threads`, and the program's own.
+    /// None given: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<String>>,
     /// `fast`, `ordered` or `os`.

@@ -153,6 +153,9 @@ pub fn event(class: &EventClass) -> String {
     out
 }
 
+/// What texts are arrays of.
+const CHARACTER: &str = "integer { size = 8; align = 8; signed = false; encoding = UTF8; }";
+
 const HEADER_TYPES: &str = "
 struct packet_context {
 	uint64_clk_t timestamp_begin;
@@ -274,7 +277,10 @@ fn member(out: &mut String, class: &FieldClass, name: &MemberName, text: Option<
     indent(out, depth);
     match class {
         FieldClass::String { .. } => {
-            let _ = write!(out, "integer {{ size = 8; align = 8; signed = false; encoding = UTF8; }} {own}[ {extra} ]");
+            let _ = write!(out, "{CHARACTER} {own}[ {extra} ]");
+        }
+        FieldClass::Text { length } => {
+            let _ = write!(out, "{CHARACTER} {own}[ {length} ]");
         }
         FieldClass::Sequence { element, .. } => {
             single(out, element, depth);
@@ -356,6 +362,7 @@ fn single(out: &mut String, class: &FieldClass, depth: usize) {
         }
         FieldClass::Structure(fields) => structure(out, fields, depth),
         FieldClass::String { .. }
+        | FieldClass::Text { .. }
         | FieldClass::Sequence { .. }
         | FieldClass::Array { .. }
         | FieldClass::Optional(_)

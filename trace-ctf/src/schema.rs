@@ -183,6 +183,11 @@ pub enum FieldClass {
         /// Width of the length: 8, 16, 32 or 64 bits.
         length_bits: u8,
     },
+    /// So many bytes of UTF-8; the text ends before the first zero.
+    Text {
+        /// Bytes, at least one.
+        length: u64,
+    },
     /// An integer with names for some of its values.
     Enumeration {
         /// Width.
@@ -433,6 +438,8 @@ impl FieldClass {
             Self::Float { bits } => validate_bits("float", *bits, &[32, 64]),
             Self::Bool | Self::Redacted => Ok(()),
             Self::String { length_bits } => validate_bits("length", *length_bits, &[8, 16, 32, 64]),
+            Self::Text { length: 0 } => Err(Error::schema("a text of no bytes")),
+            Self::Text { .. } => Ok(()),
             Self::Enumeration { bits, signed, labels } => {
                 validate_bits("enumeration", *bits, &[8, 16, 32, 64])?;
                 let (min, max) = limits(*bits, *signed);

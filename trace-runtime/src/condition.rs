@@ -5,7 +5,7 @@
 
 use crate::attach::NamedProbe;
 use crate::error::{Error, Result};
-use crate::provider::ContextValue;
+use crate::provider::{ContextValue, Room};
 use crate::rcu::lock;
 use crate::rule::{Limit, Rule};
 use std::collections::HashMap;
@@ -191,10 +191,10 @@ impl Source {
     }
 
     #[inline]
-    pub(crate) fn value<'v>(&self, event: &'v dyn Values) -> Value<'v> {
+    pub(crate) fn value<'v>(&self, event: &'v dyn Values, room: &'v Room) -> Value<'v> {
         match self {
             Source::Field(index, path) => event.value(*index, path),
-            Source::Context(context) => context.value(),
+            Source::Context(context) => context.value(room),
             Source::Nothing => Value::Missing,
         }
     }
@@ -221,19 +221,20 @@ struct Check {
 struct Inputs<'c> {
     check: &'c Check,
     event: &'c dyn Values,
+    room: Room,
 }
 
 impl Record for Inputs<'_> {
     #[inline]
     fn value(&self, input: usize) -> Value<'_> {
-        self.check.inputs.get(input).map_or(Value::Missing, |source| source.value(self.event))
+        self.check.inputs.get(input).map_or(Value::Missing, |source| source.value(self.event, &self.room))
     }
 }
 
 impl Condition for Check {
     fn accepts(&self, event: &dyn Values, counts: &PerCpu) -> bool {
         if let Some(program) = &self.program {
-            if !program.accepts(&Inputs { check: self, event }) {
+            if !program.accepts(&Inputs { check: self, event, room: Room::default() }) {
                 counts.count::<FILTERED>();
                 return false;
             }
@@ -241,7 +242,7 @@ impl Condition for Check {
         let passes = match &self.limit {
             None => true,
             Some(Take::Turn(n)) => counts.is_turn::<TURN>(*n),
-            Some(Take::Share(most, key)) => match key.value(event) {
+            Some(Take::Share(most, key)) => match key.value(event, &Room::default()) {
                 Value::Missing => false,
                 value => Key::hash(value) <= *most,
             },

@@ -20,6 +20,7 @@ use crate::rcu::{self, Reclaimer, lock};
 use crate::recording::Recording;
 use crate::report;
 use crate::sys;
+use crate::threads;
 use crate::trigger;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -200,6 +201,7 @@ struct Consumer {
     /// When the clock is to be compared with the operating system's again.
     next_refinement: Instant,
     panics: u64,
+    names: threads::Lookout,
 }
 
 impl Consumer {
@@ -214,6 +216,7 @@ impl Consumer {
             next_cut: now + PERIOD,
             next_refinement: now + Duration::from_millis(10),
             panics: 0,
+            names: threads::Lookout::default(),
         }
     }
 
@@ -260,7 +263,12 @@ impl Consumer {
         }
         let mut fullness = 0;
         let mut longest = LONGEST;
-        for session in attach::recordings().iter().filter(|s| s.is_recording()) {
+        let recordings = attach::recordings();
+        let recording = || recordings.iter().filter(|s| s.is_recording());
+        if recording().next().is_some() {
+            self.names.look();
+        }
+        for session in recording() {
             session.tick(Instant::now());
             let is_source = session.source().is_some();
             if is_source {

@@ -1,13 +1,14 @@
 use crate::process::{self, Process};
 use crate::provider::{self, Provider};
+use crate::threads::{self, Name};
 use std::ops::BitOr;
 use trace_ctf::schema as ctf;
 use trace_registry::field::Finished;
 
 /// Context fields: what every event record of a session carries beside its own fields.
 ///
-/// Any beside [`VTID`](Self::VTID) and [`THREAD_NAME`](Self::THREAD_NAME) make records take a longer way, which costs 1.2 times a
-/// clock read more, once.
+/// Any beside [`VTID`](Self::VTID) and [`THREADS`](Self::THREADS) make records take a longer way, which costs 1.2 times a clock
+/// read more, once.
 ///
 /// ```
 /// use trace_runtime::Context;
@@ -27,15 +28,25 @@ impl Context {
     /// CPU, 4 bytes. A load for each event. The rings are per CPU and their packets say which, so this is for rings by
     /// concurrency ID.
     pub const CPU: Context = Context(4);
-    /// Names of the threads: not in each record, but as `ringtrace:thread_name` events by thread ID. Implies [`VTID`](Self::VTID).
-    /// Costs events nothing: the consumer's thread looks the names up, ten times a second.
-    pub const THREAD_NAME: Context = Context(8 | 1);
+    /// Names of all threads: not in each record, but as `ringtrace:thread_name` events by thread ID. Implies [`VTID`](Self::VTID).
+    /// Costs events nothing: the consumer's thread looks the names up, ten times a second. A thread that ends sooner may stay
+    /// without a name; [`THREAD_NAME`](Self::THREAD_NAME) has it.
+    pub const THREADS: Context = Context(8 | 1);
     /// Number of other tracepoints that the thread is inside of, 4 bytes: 0 in ordinary code, more in events of probes, signal
     /// handlers and allocators that run during an event. A load for each event.
     pub const NESTING: Context = Context(16);
 
     /// The first of the program's own.
     const PROVIDED: u16 = 32;
+    const ALL_PROVIDED: u16 = Self::PROVIDED * ((1 << provider::MOST) - 1);
+
+    /// Name of the process, 16 bytes: the program's file name, of which longer ones lose the end. Two loads for each event. The
+    /// trace's environment has all of it.
+    pub const PROCNAME: Context = Context(512);
+    /// Name of the thread, 16 bytes, as the kernel has it (`PR_GET_NAME`, pthread_setname_np(3)). Four loads for each event, in a
+    /// thread's first event a system call. A name that is given after that is in records from the thread's first event after the
+    /// consumer's thread saw it, which takes up to 0.1 s in the first 0.3 s of a thread and up to 1.1 s later, and a system call.
+    pub const THREAD_NAME: Context = Context(1024);
 
     /// Registers a context field of the program's own, 8 bytes: `provide` says its value, for each event of sessions that record
     /// it, and for filters that name it, `$ctx.NAME`. A program has at most 4; the same name and function may be registered
@@ -74,12 +85,14 @@ impl Context {
     }
 
     /// By name, as the command and the environment spell them.
-    const NAMES: [(&'static str, Context); 5] = [
+    const NAMES: [(&'static str, Context); 7] = [
         ("vtid", Self::VTID),
         ("vpid", Self::VPID),
         ("cpu", Self::CPU),
-        ("thread-name", Self::THREAD_NAME),
         ("nesting", Self::NESTING),
+        ("procname", Self::PROCNAME),
+        ("thread_name", Self::THREAD_NAME),
+        ("threads", Self::THREADS),
     ];
 
     /// All there are, by name.
@@ -116,9 +129,15 @@ impl Context {
     pub(crate) fn fields(self) -> Vec<ctf::Field> {
         let number = |name| ctf::Field::new(name, ctf::FieldClass::signed(32));
         let one = |context, name| self.contains(context).then(|| number(name));
-        let first = [one(Context::VPID, "vpid"), one(Context::VTID, "vtid"), one(Context::NESTING, "nesting")];
+        let text = |context, name| {
+            let class = ctf::FieldClass::Text { length: size_of::<Name>() as u64 };
+            self.contains(context).then(|| ctf::Field::new(name, class))
+        };
+        let numbers = [one(Context::VPID, "vpid"), one(Context::VTID, "vtid"), one(Context::NESTING, "nesting")];
+        let names = [text(Context::PROCNAME, "procname"), text(Context::THREAD_NAME, "thread_name")];
         let provided = self.provided().map(|p| ctf::Field::new(p.name, ctf::FieldClass::unsigned(64)));
-        first.into_iter().flatten().chain(provided).chain(one(Context::CPU, "cpu")).collect()
+        let first = numbers.into_iter().chain(names).flatten();
+        first.chain(provided).chain(one(Context::CPU, "cpu")).collect()
     }
 
     pub(crate) fn with_cpu(self) -> Context {
@@ -127,12 +146,14 @@ impl Context {
 
     /// Bytes in front of each payload.
     pub(crate) fn size(self) -> usize {
-        (self.0 & (7 | 16)).count_ones() as usize * 4 + (self.0 / Self::PROVIDED).count_ones() as usize * 8
+        let count = |fields: u16| (self.0 & fields).count_ones() as usize;
+        let names = Self::PROCNAME.0 | Self::THREAD_NAME.0;
+        count(7 | 16) * 4 + count(Self::ALL_PROVIDED) * 8 + count(names) * size_of::<Name>()
     }
 
     /// Whether an appender puts the fields in front of a payload by itself: none, or the thread's ID.
     pub(crate) fn is_appenders(self) -> bool {
-        self.0 & !(Context::VTID.0 | Context::THREAD_NAME.0) == 0
+        self.0 & !(Context::VTID.0 | Context::THREADS.0) == 0
     }
 
     /// Puts the fields in front of a payload. Returns their bytes.
@@ -148,13 +169,13 @@ impl Context {
             5 => payload.set_context([tid, cpu()]),
             6 => payload.set_context([pid, cpu()]),
             7 => payload.set_context([pid, tid, cpu()]),
-            _ => self.put_all(pid, tid, payload),
+            _ => self.put_all(process, tid, payload),
         }
         self.size()
     }
 
     #[inline(never)]
-    fn put_all(self, pid: u32, tid: u32, payload: &mut Finished<'_>) {
+    fn put_all(self, process: &Process, tid: u32, payload: &mut Finished<'_>) {
         // From the last field to the first: each goes in front of what is there.
         if self.contains(Context::CPU) {
             payload.set_context([trace_registry::sys::cpu_id()]);
@@ -163,6 +184,12 @@ impl Context {
             let value = provider::provider(number).map_or(0, |p| (p.provide)());
             payload.set_context(u64_words(value));
         }
+        if self.contains(Context::THREAD_NAME) {
+            payload.set_context(threads::name());
+        }
+        if self.contains(Context::PROCNAME) {
+            payload.set_context(process.name);
+        }
         if self.contains(Context::NESTING) {
             payload.set_context([provider::nesting()]);
         }
@@ -170,7 +197,7 @@ impl Context {
             payload.set_context([tid]);
         }
         if self.contains(Context::VPID) {
-            payload.set_context([pid]);
+            payload.set_context([process.pid]);
         }
     }
 }

@@ -28,7 +28,9 @@ pub(crate) enum Kind {
     UnknownName { name: String, near: Vec<String>, unprobed: Option<String> },
     #[error("`{name}` stands for more than one probe: {}; give the whole name", .candidates.join(", "))]
     Ambiguous { name: String, candidates: Vec<String> },
-    #[error("`{0}` cannot name a context field: use letters, digits and `_`, and none of vpid, vtid, cpu, nesting, procname")]
+    #[error(
+        "`{0}` cannot name a context field: use letters, digits and `_`, and none of vpid, vtid, cpu, nesting, procname, thread_name, threads, none"
+    )]
     ContextName(&'static str),
     #[error("another function provides the context field `{0}` already; give this one another name")]
     ContextTaken(&'static str),

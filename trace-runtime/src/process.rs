@@ -12,6 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::follow;
 use crate::per_image::PerImage;
 use crate::sys;
+use crate::threads::{self, Name};
 use std::path::Path;
 use std::sync::OnceLock;
 use trace_control::place::ImageName;
@@ -27,6 +28,8 @@ pub(crate) struct Process {
     pub(crate) boot_id: [u8; 16],
     pub(crate) host: String,
     pub(crate) program: String,
+    /// The same, as records have it.
+    pub(crate) name: Name,
     /// CPUs that the process may run on, ascending.
     pub(crate) cpus: Vec<u32>,
     /// CPU numbers are below this.
@@ -72,6 +75,7 @@ pub(crate) fn renew() {
     if let Some(thread) = trace_registry::sys::thread() {
         // Relaxed: this thread's own words.
         thread.tid.store(0, Ordering::Relaxed);
+        thread.named.store(0, Ordering::Relaxed);
         thread.nesting.fetch_or(trace_registry::sys::FRESH, Ordering::Relaxed);
     }
 }
@@ -100,6 +104,7 @@ impl Process {
             start_time: image_name().start_time,
             boot_id: boot_id().unwrap_or_default(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            name: threads::fitting(&program()),
             program: program(),
             cpus: sys::allowed_cpus(cpu_limit),
             cpu_limit,

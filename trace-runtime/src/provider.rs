@@ -4,6 +4,8 @@
 
 use crate::error::{Kind, Result};
 use crate::process;
+use crate::threads::{self, Name};
+use std::cell::OnceCell;
 use std::sync::{Mutex, OnceLock};
 use trace_filter::{Field, Kind as ValueKind, Value};
 use trace_registry::sync::Ordering;
@@ -11,7 +13,7 @@ use trace_registry::sys;
 
 /// Most providers of a program: with all other context fields, theirs fill the room in front of a payload.
 pub(crate) const MOST: usize = 4;
-const _: () = assert!(4 * 4 + MOST * 8 <= trace_registry::field::HEADROOM);
+const _: () = assert!(4 * 4 + 2 * size_of::<Name>() + MOST * 8 <= trace_registry::field::HEADROOM);
 
 /// A function of the program that gives a context field its values.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +42,7 @@ pub(crate) fn register(name: &'static str, provide: fn() -> u64) -> Result<usize
     let _one = crate::rcu::lock(&REGISTERING);
     let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if !is_identifier || BUILT_IN.contains(&name) {
+    if !is_identifier || BUILT_IN.contains(&name) || matches!(name, "threads" | "none") {
         return Err(Kind::ContextName(name).into());
     }
     if let Some((number, known)) = providers().enumerate().find(|(_, p)| p.name == name) {
@@ -54,7 +56,7 @@ pub(crate) fn register(name: &'static str, provide: fn() -> u64) -> Result<usize
 }
 
 /// Names of what needs no provider.
-const BUILT_IN: [&str; 5] = ["vpid", "vtid", "cpu", "nesting", "procname"];
+const BUILT_IN: [&str; 6] = ["vpid", "vtid", "cpu", "nesting", "procname", "thread_name"];
 
 /// A context field of a filter.
 #[derive(Clone, Copy, Debug)]
@@ -64,13 +66,17 @@ pub(crate) enum ContextValue {
     Cpu,
     Nesting,
     ProcessName(&'static str),
+    ThreadName,
     Provided(fn() -> u64),
 }
 
 impl ContextValue {
     /// What there is now: [`BUILT_IN`], then the providers.
     pub(crate) fn fields() -> Vec<Field> {
-        let kind = |name: &str| if name == "procname" { ValueKind::Text } else { ValueKind::Integer };
+        let kind = |name: &str| match name {
+            "procname" | "thread_name" => ValueKind::Text,
+            _ => ValueKind::Integer,
+        };
         BUILT_IN.into_iter().chain(providers().map(|p| p.name)).map(|name| Field::new(name, kind(name))).collect()
     }
 
@@ -83,17 +89,21 @@ impl ContextValue {
             2 => ContextValue::Cpu,
             3 => ContextValue::Nesting,
             4 => ContextValue::ProcessName(&process.program),
+            5 => {
+                threads::want_names();
+                ContextValue::ThreadName
+            }
             _ => ContextValue::Provided(provider(usize::from(index) - BUILT_IN.len())?.provide),
         })
     }
 
-    /// Its value, for an event of this thread.
+    /// Its value, for an event of this thread; `room` for what is no constant.
     ///
     /// # Signal safety
     ///
     /// Async-signal-safe, if a provider is.
     #[inline]
-    pub(crate) fn value(self) -> Value<'static> {
+    pub(crate) fn value(self, room: &Room) -> Value<'_> {
         match self {
             ContextValue::Vpid(pid) => Value::Integer(pid.into()),
             ContextValue::Vtid => Value::Integer(process::thread_id().into()),
@@ -104,10 +114,15 @@ impl ContextValue {
             },
             ContextValue::Nesting => Value::Integer(nesting().into()),
             ContextValue::ProcessName(name) => Value::Text(name.as_bytes()),
+            ContextValue::ThreadName => Value::Text(threads::bytes(room.0.get_or_init(|| threads::in_bytes(threads::name())))),
             ContextValue::Provided(provide) => Value::Integer(provide().into()),
         }
     }
 }
+
+/// Where an evaluation keeps the name of its thread, which the thread's block may lose meanwhile, to that of a handler.
+#[derive(Debug, Default)]
+pub(crate) struct Room(OnceCell<[u8; size_of::<Name>()]>);
 
 /// How many other tracepoints this thread is inside of: 0 in ordinary code, more in the tracepoints of probes, handlers and
 /// allocators that run during an event.

@@ -23,6 +23,7 @@ use crate::snapshot::{self, Receipt};
 use crate::statistics::{RuleState, Statistics};
 use crate::storage::Storage;
 use crate::sys;
+use crate::threads;
 use crate::trigger::{Follower, Source, Trigger};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -198,7 +199,10 @@ impl Recording {
         };
         let reader =
             core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
-        let has_names = builder.context.contains(Context::THREAD_NAME);
+        let has_names = builder.context.contains(Context::THREADS);
+        if builder.context.contains(Context::THREAD_NAME) {
+            threads::want_names();
+        }
         let mut delivery = Delivery::new(reader, trace, has_names, sink, Some(journal));
         if is_elsewhere {
             delivery.leave_to_others();

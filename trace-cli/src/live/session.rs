@@ -87,7 +87,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "DIR")]
     pub(super) rings: Option<PathBuf>,
 
-    /// Context fields of each record, separated by commas: vtid, vpid, cpu, thread-name, none. Without it vtid.
+    /// Context fields of each record, separated by commas: vtid, vpid, cpu, nesting, procname, thread_name, what the program
+    /// provides, threads (names of threads beside the records), none. Without it vtid.
     #[arg(long, value_name = "FIELDS", value_delimiter = ',')]
     pub(super) context: Option<Vec<String>>,
 

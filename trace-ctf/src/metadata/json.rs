@@ -237,6 +237,7 @@ fn push(members: &mut Vec<Value>, class: &FieldClass, name: &str, extra: &str) {
         FieldClass::String { length_bits } => {
             (Some(integer(*length_bits)), json!({ "type": "dynamic-length-string", "length-field-location": location }))
         }
+        FieldClass::Text { length } => (None, json!({ "type": "static-length-string", "length": length })),
         FieldClass::Sequence { element, length_bits } => {
             let element = single(element);
             let class =
@@ -290,6 +291,7 @@ fn single(class: &FieldClass) -> Value {
         // As in CTF 1.8, so that both forms of metadata say the same.
         FieldClass::Array { .. }
         | FieldClass::String { .. }
+        | FieldClass::Text { .. }
         | FieldClass::Sequence { .. }
         | FieldClass::Optional(_)
         | FieldClass::Variant { .. } => fields(&[Field::new("value", class.clone())]),

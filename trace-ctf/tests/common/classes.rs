@@ -48,6 +48,7 @@ pub(crate) fn class() -> impl Strategy<Value = FieldClass> {
         1 => prop::sample::select(vec![32, 64]).prop_map(|bits| FieldClass::Float { bits }),
         1 => Just(FieldClass::Bool),
         2 => bits().prop_map(|length_bits| FieldClass::String { length_bits }),
+        1 => (1u64..20).prop_map(|length| FieldClass::Text { length }),
         1 => Just(FieldClass::Redacted),
         2 => enumeration(),
     ];

@@ -130,6 +130,11 @@ fn encode_value(class: &FieldClass, random: &mut Random, out: &mut Vec<u8>) {
             put(out, text.len() as u64, *length_bits, false);
             out.extend(text.bytes());
         }
+        FieldClass::Text { length } => {
+            let text = random.pick(&["a", "worker", "é", "pool-7 \"idle\""]);
+            let text = if text.len() > *length as usize { "a" } else { text };
+            out.extend(text.bytes().chain(std::iter::repeat(0)).take(*length as usize));
+        }
         FieldClass::Enumeration { bits, labels, .. } => {
             let label = &labels[random.below(labels.len() as u64) as usize];
             let any = i128::from(random.next());

@@ -19,7 +19,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 /// Bytes in front of the staged payload that belong to the append: context fields go there.
-pub const HEADROOM: usize = 48;
+pub const HEADROOM: usize = 80;
 /// Most bytes that one record stages.
 pub const MAX_STAGED: usize = 384;
 /// Most pieces that one record has.

@@ -54,8 +54,10 @@ pub struct ThreadBlock {
     pub tid: AtomicU32,
     /// What a ring buffer that places by thread numbers this thread with; [`NO_NUMBER`]: not numbered yet.
     pub number: AtomicU32,
-    /// Room for later per-thread state.
-    reserved: [AtomicU32; 5],
+    /// Name of the thread as the kernel has it, where an event asked for it.
+    pub name: [AtomicU32; 4],
+    /// State of the program's names when [`name`](Self::name) was asked for; 0: it was not.
+    pub named: AtomicU32,
     /// rseq area of our own, where the C library registered none.
     pub(crate) rseq: RseqArea,
 }

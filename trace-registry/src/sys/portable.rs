@@ -51,7 +51,8 @@ pub fn thread() -> Option<&'static ThreadBlock> {
                     nesting: AtomicU32::new(super::FRESH),
                     tid: AtomicU32::new(0),
                     number: AtomicU32::new(super::NO_NUMBER),
-                    reserved: [const { AtomicU32::new(0) }; 5],
+                    name: [const { AtomicU32::new(0) }; 4],
+                    named: AtomicU32::new(0),
                     rseq: RseqArea {
                         cpu_id_start: AtomicU32::new(0),
                         cpu_id: AtomicU32::new(u32::MAX),

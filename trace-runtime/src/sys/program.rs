@@ -24,6 +24,21 @@ pub(crate) fn while_traced(work: impl FnOnce() -> bool) {
     thread.nesting.fetch_or(before & UNTRACED, Ordering::Relaxed);
 }
 
+/// Name of the calling thread as the kernel has it, filled up with zeroes, in the order of memory. Zeroes where it does not tell.
+///
+/// Async-signal-safe: one system call, and `errno` stays as it was.
+pub(crate) fn thread_name() -> [u32; 4] {
+    let mut name = [0_u32; 4];
+    // SAFETY: PR_GET_NAME of prctl(2) writes 16 bytes at most; `errno` is this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
+        *errno = before;
+    }
+    name
+}
+
 /// Starts a detached thread in which every signal is blocked, so that the program's handlers never run there.
 pub(crate) fn spawn_with_signals_blocked(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();

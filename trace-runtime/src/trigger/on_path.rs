@@ -2,6 +2,7 @@
 
 use super::grammar::{Condition as When, Spec};
 use crate::condition::{self, scope};
+use crate::provider::Room;
 use crate::ring_buffer::Core;
 use std::sync::Arc;
 use trace_filter::Value;
@@ -109,7 +110,7 @@ impl Condition for Local {
         let on_path = &*self.on_path;
         if let Some(field) = &self.maximum {
             let largest = &on_path.largest;
-            let is_larger = rank(field.value(event))
+            let is_larger = rank(field.value(event, &Room::default()))
                 // The load keeps the word shared by all CPUs as long as nothing is larger.
                 .is_some_and(|rank| rank > largest.load(Ordering::Relaxed) && rank > largest.fetch_max(rank, Ordering::Relaxed));
             if !is_larger {
