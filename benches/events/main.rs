@@ -6,6 +6,7 @@
 //! `probe/skip` is a probe that makes no event, and with it all that comes before a filter; `filter/reject/*` includes that, the
 //! evaluation and the count of the rejection. docs/performance.md says what each row is.
 
+mod aggregates;
 mod appends;
 mod consumer;
 mod lists;

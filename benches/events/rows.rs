@@ -1,6 +1,6 @@
 //! The table: one row for each kind of event, all in one run.
 
-use super::{Options, appends, show, sites};
+use super::{Options, aggregates, appends, show, sites};
 use ringtrace::{Clock, Context, Session};
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -448,12 +448,20 @@ fn rows() -> Vec<Row> {
         row("filter/reject/expression", 1, EVENTS, filter_examines, 0),
         row("filter/accept/integer", 1, EVENTS, filter_accepts, 1),
         row("limit/reject/one-in", 1, EVENTS, limit_rejects, 0),
+        row("aggregate/count", 1, EVENTS, aggregates::count, 0),
+        row("aggregate/count/by_u32", 1, EVENTS, aggregates::count_by, 0),
+        row("aggregate/count/by_text_16", 1, EVENTS, aggregates::count_by_text, 0),
+        row("aggregate/count/by_both", 1, EVENTS, aggregates::count_by_both, 0),
+        row("aggregate/values", 1, EVENTS, aggregates::values, 0),
+        row("aggregate/values/by_u32", 1, EVENTS, aggregates::values_by, 0),
+        row("aggregate/quantize/by_u32", 1, EVENTS, aggregates::quantize_by, 0),
     ];
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     for threads in [2, 4 * cpus].into_iter().filter(|_| cpus > 1) {
         rows.push(row("clock/rdtsc", threads, EVENTS, clock, 0));
         rows.push(row("event/u64", threads, EVENTS, event_u64, 1));
         rows.push(row("event/mix", threads, EVENTS, event_mix, 1));
+        rows.push(row("aggregate/values/by_u32", threads, EVENTS, aggregates::values_by, 0));
     }
     if !appends::has_counter() {
         rows.retain(|r| !matches!(r.name, "append/u64" | "append/u64/ordered" | "append/u64/by_thread" | "append/u64/global"));
@@ -558,10 +566,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let recorder = sessions[0].recorder::<Value>()?;
     let _recording = recorded_by_closure::attach(move |value| recorder.record(Value { value }));
     let _looking = seen_by_closure::attach(|value| _ = black_box(value));
+    let aggregations = aggregates::start()?;
     for row in &rows {
-        let before = recorded(&sessions);
+        let (before, counted) = (recorded(&sessions), aggregates::counted_in(&aggregations));
         row.measure();
-        let after = recorded(&sessions);
+        let (after, counted) = (recorded(&sessions), aggregates::counted_in(&aggregations) - counted);
+        if row.name.starts_with("aggregate/") && counted != row.operations * row.threads as u64 {
+            return Err(format!("{}: {counted} events are in the figures", row.name).into());
+        }
         let expected = row.events * row.operations * row.threads as u64;
         let (arrived, lost) = (after.0 - before.0, after.1 - before.1);
         // A sampled event is recorded once on each CPU, when it comes there first.

@@ -17,10 +17,11 @@ pub(crate) enum Kind {
     Armed,
     Forked,
     Sections,
+    Figures,
     Ended,
 }
 
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "records with other bytes",
     "records out of order, or twice",
     "stamps out of order",
@@ -29,6 +30,7 @@ const KINDS: [&str; 9] = [
     "rseq_cs left behind",
     "appends of forked children",
     "read-side critical sections unbalanced",
+    "figures torn, or events in none",
     "processes that ended badly",
 ];
 

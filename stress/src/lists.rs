@@ -34,7 +34,8 @@ fn record_slow(value: u64) -> Slow {
     Slow { value }
 }
 
-fn migrate(round: u64) {
+/// Moves this thread to another CPU.
+pub(crate) fn migrate(round: u64) {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let mut set = rustix::thread::CpuSet::new();
     set.set((round % cpus) as usize);

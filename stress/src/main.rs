@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "signal handlers, timers, shared memory")]
 #![cfg(target_os = "linux")]
 
+mod aggregates;
 mod allocator;
 mod checker;
 mod lists;
@@ -27,8 +28,9 @@ use writer::{SCENARIOS, Scenario, Task};
 #[global_allocator]
 static ALLOCATOR: allocator::Quarantine = allocator::Quarantine::new();
 
-/// The scenario without a channel of its own.
+/// The scenarios without a channel of their own.
 const LISTS: &str = "probe lists";
+const AGGREGATES: &str = "aggregations";
 /// Name of the scenario, path of the ring, path of the counts, number of events: what a child is given.
 const CHILD: &str = "RINGTRACE_STRESS_CHILD";
 
@@ -70,8 +72,10 @@ fn write(child: &str) -> Result<()> {
     let [name, ring, counts, events] = child.split(';').collect::<Vec<_>>()[..] else { bail!("{CHILD}: {child}") };
     let open = |path: &str| File::options().read(true).write(true).open(path).with_context(|| path.to_owned());
     let (events, counts) = (events.parse()?, shared::map(&open(counts)?)?);
-    if name == LISTS {
-        return lists::fire(counts, events);
+    match name {
+        LISTS => return lists::fire(counts, events),
+        AGGREGATES => return aggregates::fire(counts, events),
+        _ => {}
     }
     let scenario = SCENARIOS.iter().find(|s| s.name == name).context("a scenario")?;
     scenario.write(Task { ring: open(ring)?, counts, geometry: scenario.geometry(), events })
@@ -87,12 +91,13 @@ struct Outcome {
 
 /// The checking process.
 fn read(arguments: &Arguments) -> Result<bool> {
-    // A mutation of the probe lists or of the fallback region is looked for there.
+    // A mutation of the probe lists, of aggregations or of the fallback region is looked for there.
     let breaks = |what: &str| arguments.mutation.as_ref().is_none_or(|name| name.starts_with(what));
     let is_concerned = |s: &&Scenario| arguments.mutation.is_none() || breaks("fallback_") == s.is_fallback();
     let scenarios: Vec<&Scenario> = SCENARIOS.iter().filter(|s| s.is_available()).filter(is_concerned).collect();
-    let scenarios = if arguments.mutation.is_some() && breaks("list_") { Vec::new() } else { scenarios };
-    let parts = scenarios.len() as u64 + 1;
+    let is_elsewhere = arguments.mutation.is_some() && (breaks("list_") || breaks("aggregate_"));
+    let scenarios = if is_elsewhere { Vec::new() } else { scenarios };
+    let parts = scenarios.len() as u64 + 2;
     // With a mutation, in smaller portions, until it is noticed.
     let rounds = match &arguments.mutation {
         None => 1,
@@ -117,9 +122,9 @@ fn read(arguments: &Arguments) -> Result<bool> {
                 break 'noticed;
             }
         }
-        if breaks("list_") {
+        for (name, prefix) in [(LISTS, "list_"), (AGGREGATES, "aggregate_")] {
             let start = Instant::now();
-            if add(LISTS, lists(share, arguments)?, start) {
+            if breaks(prefix) && add(name, without_channel(name, share, arguments)?, start) {
                 break 'noticed;
             }
         }
@@ -209,15 +214,16 @@ fn channel(scenario: &Scenario, events: u64, kill_at: Option<u64>, arguments: &A
     Ok(Outcome { events, restarted: counts.restarted.load(SeqCst), wrong: checker.wrong })
 }
 
-/// Runs the scenario of the probe lists.
-fn lists(events: u64, arguments: &Arguments) -> Result<Outcome> {
+/// Runs a scenario without a channel of its own.
+fn without_channel(name: &str, events: u64, arguments: &Arguments) -> Result<Outcome> {
     let (counts, counts_path) = shared::memory("counts")?;
     let counts: &Counts = shared::map(&counts)?;
-    let status = spawn(LISTS, "", &counts_path, events, arguments)?.wait()?;
+    let status = spawn(name, "", &counts_path, events, arguments)?.wait()?;
     let mut outcome = if status.success() { Outcome::default() } else { ended_badly() };
     outcome.events = counts.streams[0].recorded.load(SeqCst);
     outcome.wrong.add(Kind::Armed, counts.armed.load(SeqCst));
     outcome.wrong.add(Kind::Sections, counts.unbalanced.load(SeqCst));
+    outcome.wrong.add(Kind::Figures, counts.torn.load(SeqCst));
     outcome.wrong.add(Kind::Ended, counts.failed.load(SeqCst));
     Ok(outcome)
 }

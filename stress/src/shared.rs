@@ -35,6 +35,8 @@ pub(crate) struct Counts {
     pub(crate) forked: AtomicU64,
     /// Read-side critical sections that were entered and not left, or the reverse.
     pub(crate) unbalanced: AtomicU64,
+    /// Figures of aggregations that are not those of whole events, and events that are in none.
+    pub(crate) torn: AtomicU64,
     /// Times that a session ended with an error.
     pub(crate) failed: AtomicU64,
 }

@@ -48,6 +48,7 @@ mutations! {
     list_not_loaded_again: "the probe list is that of the gate, not loaded again inside the read side";
     list_mixed_words: "additions by rseq and locked ones go to one word";
     list_no_grace_period: "what is retired is dropped at once";
+    aggregate_count_first: "an aggregation counts an event before it stores its figures";
     recovery_last_class_ignored: "recovery does not read the journal's last class";
     recovery_tail_dropped: "recovery delivers closed sub-buffers only";
     recovery_written_again: "recovery delivers what was written and not given back a second time";

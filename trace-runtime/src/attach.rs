@@ -4,6 +4,7 @@
 //! the tracepoints concerned are made anew and published; the old ones are retired. Nothing here waits for a grace period.
 
 #![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
+use crate::aggregate;
 use crate::catalogue::{self, Site};
 pub(crate) use crate::catalogue::{NamedProbe, probes, sites};
 use crate::condition::{self, Progress};
@@ -36,6 +37,7 @@ pub(crate) struct Control {
     detached: Vec<usize>,
     /// What the agent counts and tests collect, by address of the probe.
     watched: Vec<(usize, Arc<dyn Watch>)>,
+    aggregations: Vec<Arc<aggregate::Inner>>,
     /// Closures, in the order in which they were attached.
     closures: Vec<Arc<Attached>>,
     /// Closures of this process image that have a guard, by address: a forked child may have guards of its parent's.
@@ -48,6 +50,7 @@ static CONTROL: PerImage<Mutex<Control>> = PerImage::new(|| {
     Mutex::new(Control {
         detached: panicked.map(address).collect(),
         watched: Vec::new(),
+        aggregations: Vec::new(),
         closures: Vec::new(),
         guarded: Vec::new(),
     })
@@ -131,6 +134,10 @@ impl Control {
                 wanted = true;
                 targets.push(watch.conditional());
             }
+            for target in self.aggregations.iter().filter(|a| a.wants(named)).filter_map(|a| a.conditional(named)) {
+                wanted = true;
+                targets.push(target);
+            }
             if wanted {
                 list = Some(Box::new(Entry::of(named.probe, function, targets, list)));
             }
@@ -153,6 +160,22 @@ impl Control {
         self.publish(|p| watches.iter().any(|(watched, _)| std::ptr::eq(*watched, p)));
         // Lists that name them may still be read.
         rcu::retire(Box::new(watches));
+    }
+
+    /// Gives the events that an aggregation wants to it until [`remove_aggregation`](Self::remove_aggregation).
+    pub(crate) fn add_aggregation(&mut self, aggregation: Arc<aggregate::Inner>) {
+        self.aggregations.push(aggregation.clone());
+        self.publish(|p| aggregation.wants(p));
+    }
+
+    pub(crate) fn remove_aggregation(&mut self, aggregation: &Arc<aggregate::Inner>) {
+        self.aggregations.retain(|kept| !Arc::ptr_eq(kept, aggregation));
+        self.publish(|p| aggregation.wants(p));
+    }
+
+    /// Bytes that sessions map, and that aggregations may use.
+    pub(crate) fn memory(&self) -> u64 {
+        recordings().iter().map(|s| s.memory).sum::<u64>() + self.aggregations.iter().map(|a| a.memory).sum::<u64>()
     }
 
     /// Puts a closure behind the probes of its tracepoint.
@@ -199,7 +222,8 @@ impl Control {
                 session.warn(error.to_string());
             }
         }
-        if !recordings().is_empty() || !self.closures.is_empty() || !self.watched.is_empty() {
+        let is_any = !recordings().is_empty() || !self.closures.is_empty() || !self.watched.is_empty();
+        if is_any || !self.aggregations.is_empty() {
             self.publish_sites(|site| changed.contains(&catalogue::key(site.tracepoint)));
         }
     }

@@ -358,7 +358,7 @@ impl Builder {
         } else {
             consumer::ensure_running()?;
         }
-        let recording = Arc::new(Recording::create(process, &self, rules, warnings)?);
+        let recording = Arc::new(Recording::create(process, &self, rules, warnings, control.memory())?);
         if let Err(error) = recording.prepare(|p| recording.wants(p)) {
             recording.remove_files();
             return Err(error);

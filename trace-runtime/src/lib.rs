@@ -3,6 +3,7 @@
 //! Programs name the crate `ringtrace`, which re-exports this one. ARCHITECTURE.md says how its modules meet.
 
 mod agent;
+mod aggregate;
 mod attach;
 mod builder;
 mod catalogue;
@@ -49,6 +50,7 @@ mod tokio_task;
 mod transfer;
 mod trigger;
 
+pub use aggregate::{Aggregates, Aggregation, AggregationBuilder, Bucket, Figures, Group, KeyValue, Lost, Number};
 pub use builder::{Builder, Clock, set_memory_ceiling};
 pub use context::Context;
 pub use error::{Error, Result};

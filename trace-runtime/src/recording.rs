@@ -88,6 +88,7 @@ impl Recording {
         builder: &Builder,
         rules: Vec<Rule>,
         mut warnings: Vec<String>,
+        used: u64,
     ) -> Result<Recording> {
         let sequences = trace_registry::sys::cpu_id() != u32::MAX;
         let (geometry, by_cid) = plan::divide(Wanted {
@@ -97,11 +98,10 @@ impl Recording {
             has_cid: Placement::MmCid.is_available(),
         })?;
         let memory = geometry.file_size();
-        let used: u64 = attach::recordings().iter().map(|s| s.memory).sum();
         let ceiling = CEILING.load(Ordering::Relaxed);
         if used + memory > ceiling {
             return Err(Kind::Memory(format!(
-                "the sessions of this process map {used} bytes and this one needs {memory}: more than the process's ceiling of \
+                "the sessions and aggregations of this process map {used} bytes and this one needs {memory}: more than the process's ceiling of \
                  {ceiling}; make it smaller, stop another, or raise the ceiling by `ringtrace::set_memory_ceiling`"
             ))
             .into());

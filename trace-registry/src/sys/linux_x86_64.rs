@@ -312,6 +312,46 @@ pub unsafe fn count_on_cpu<const FIELD: usize>(offset: isize, base: *const Atomi
     ok != 0
 }
 
+/// Stores `figures` at `slot`, and then counts `count` one further: the commit. Returns false, where `count` is as it was, if this
+/// thread does not run on `cpu`, `count` is no longer `expected`, or the sequence was aborted.
+///
+/// # Safety
+///
+/// `offset` is [`rseq_offset`]; `slot` has three words; nothing but such sequences on `cpu` changes `count` and the slot.
+#[inline(always)]
+pub unsafe fn commit_on_cpu(
+    offset: isize,
+    cpu: u32,
+    count: *const AtomicU64,
+    expected: u64,
+    slot: *const AtomicU64,
+    figures: [u64; 3],
+) -> bool {
+    let ok: u32;
+    let [a, b, c] = figures;
+    // SAFETY: SYS-2, SYS-3, SYS-4. The caller's duty for the words; the sequence writes nothing else.
+    unsafe {
+        asm!(
+            rseq_enter!(),
+            "cmp {cpu:e}, dword ptr fs:[{off} + 4]",
+            "jne 44f",
+            "cmp {expected}, qword ptr [{count}]",
+            "jne 44f",
+            crate::mutated_asm!(aggregate_count_first ["inc qword ptr [{count}]"] else []),
+            "mov qword ptr [{slot}], {a}",
+            "mov qword ptr [{slot} + 8], {b}",
+            "mov qword ptr [{slot} + 16], {c}",
+            // The commit.
+            crate::mutated_asm!(aggregate_count_first [] else ["inc qword ptr [{count}]"]),
+            rseq_leave!(),
+            off = in(reg) offset, cpu = in(reg) cpu, count = in(reg) count, expected = in(reg) expected, slot = in(reg) slot,
+            a = in(reg) a, b = in(reg) b, c = in(reg) c, tmp = out(reg) _, ok = out(reg) ok,
+            options(nostack)
+        );
+    }
+    ok != 0
+}
+
 macro_rules! symbol {
     ($name:literal) => {
         concat!("\"ringtrace_", $name, "_", env!("CARGO_PKG_VERSION"), "\"")

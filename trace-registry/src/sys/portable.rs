@@ -104,3 +104,20 @@ pub unsafe fn count_on_cpu<const FIELD: usize>(_offset: isize, _base: *const Ato
 pub unsafe fn turn_on_cpu(_offset: isize, _base: *const AtomicU64, _limit: u32, _n: u64) -> Option<u64> {
     None
 }
+
+/// Declines.
+///
+/// # Safety
+///
+/// None here; the other targets have conditions.
+#[inline(always)]
+pub unsafe fn commit_on_cpu(
+    _offset: isize,
+    _cpu: u32,
+    _count: *const AtomicU64,
+    _expected: u64,
+    _slot: *const AtomicU64,
+    _figures: [u64; 3],
+) -> bool {
+    false
+}

@@ -1,4 +1,4 @@
-//! Shared mappings of files, and a word that a forked child finds wiped.
+//! Mappings of files, zeroed ones, and a word that a forked child finds wiped.
 //!
 //! # Invariants
 //!
@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::AsFd;
 use trace_registry::sync::AtomicU64;
 
-/// A shared mapping of the beginning of a file.
+/// A shared mapping of the beginning of a file, or zeroed memory of this process.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -34,6 +34,11 @@ impl Mapping {
         let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, access, MapFlags::SHARED, file.as_fd(), 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { base, len })
+    }
+
+    /// Maps `len` zeroed bytes of no file, which a forked child sees as zeroes again. What is not used takes no memory.
+    pub(crate) fn zeroed(len: usize) -> io::Result<Mapping> {
+        Ok(Mapping { base: map_wiped_on_fork(len)?, len })
     }
 
     /// Makes the page-aligned range at `at` writable.

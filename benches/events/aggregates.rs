@@ -1,0 +1,53 @@
+//! Events that are aggregated, and not recorded.
+
+use ringtrace::Aggregation;
+use std::hint::black_box;
+
+macro_rules! events {
+    ($($tracepoint:ident($($argument:ident: $type:ty),*) $work:ident $aggregation:expr;)*) => {
+        $(
+            #[ringtrace::tracepoint(record)]
+            fn $tracepoint($($argument: $type),*);
+
+            #[inline(never)]
+            pub(crate) fn $work(n: u64) {
+                let text = black_box("sixteen bytes ok");
+                for i in 0..n {
+                    $tracepoint($(of(i, text).$argument),*);
+                }
+            }
+        )*
+
+        /// All of them.
+        pub(crate) fn start() -> ringtrace::Result<Vec<Aggregation>> {
+            Ok(vec![$($aggregation(stringify!($tracepoint)).start()?),*])
+        }
+    };
+}
+
+/// What events are made of.
+struct Of {
+    value: u64,
+    key: u32,
+    table: &'static str,
+}
+
+#[inline(always)]
+fn of(i: u64, table: &'static str) -> Of {
+    Of { value: i, key: i as u32 & 15, table }
+}
+
+events! {
+    counted(value: u64) count |event| Aggregation::of(&format!("*:{event}"));
+    counted_by(value: u64, key: u32) count_by |event| Aggregation::of(&format!("*:{event} by key"));
+    counted_by_text(value: u64, table: &str) count_by_text |event| Aggregation::of(&format!("*:{event} by table"));
+    counted_by_both(key: u32, table: &str) count_by_both |event| Aggregation::of(&format!("*:{event} by key, table"));
+    summed(value: u64) values |event| Aggregation::of(&format!("*:{event}.value"));
+    summed_by(value: u64, key: u32) values_by |event| Aggregation::of(&format!("*:{event}.value by key"));
+    quantized_by(value: u64, key: u32) quantize_by |event| Aggregation::of(&format!("*:{event}.value by key")).quantize();
+}
+
+/// Events in the figures of all.
+pub(crate) fn counted_in(aggregations: &[Aggregation]) -> u64 {
+    aggregations.iter().flat_map(|a| a.read().groups).map(|group| group.figures.count).sum()
+}

@@ -1,0 +1,332 @@
+//! What an aggregation does with the events of one class, on the event path.
+
+use super::key::{self, MOST};
+use super::spec::Spec;
+use super::table::{Figures, Table};
+use super::{KeyValue, Number};
+use crate::condition::{Source, scope};
+use crate::provider::{ContextValue, Room};
+use crate::rule::Placed;
+use std::sync::Arc;
+use trace_filter::{Error, Input, Key as Path, Scope, Value};
+use trace_registry::EventClass;
+use trace_registry::condition::{Condition, Values};
+use trace_registry::field::{FieldClass, FieldDescriptor, Label, Step, VariantOption};
+use trace_registry::per_cpu::PerCpu;
+use trace_registry::probe::Loss;
+use trace_registry::sync::{AtomicU64, Ordering};
+
+/// Pair of [`PerCpu`] that counts events without a value.
+pub(super) const VALUELESS: usize = 3;
+
+/// What lists of an aggregation reach.
+pub(super) struct State {
+    pub(super) table: Table,
+    /// Events that found every stripe locked.
+    pub(super) busy: AtomicU64,
+    pub(super) nested: AtomicU64,
+    pub(super) panicked: AtomicU64,
+}
+
+impl State {
+    pub(super) fn lose(&self, loss: Loss) {
+        let count = if loss == Loss::Nested { &self.nested } else { &self.panicked };
+        // Relaxed: a count.
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What 64 bits of a figure are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Unsigned,
+    Signed,
+    Float,
+}
+
+impl Kind {
+    /// The bits of a value; `None`: it has no number, or no finite one.
+    #[inline]
+    fn bits(self, value: Value<'_>) -> Option<u64> {
+        match (self, value) {
+            (Kind::Unsigned | Kind::Signed, Value::Integer(value)) => Some(value as u64),
+            (Kind::Float, Value::Float(value)) if value.is_finite() => Some(value.to_bits()),
+            _ => None,
+        }
+    }
+
+    /// Figures with one more value. A sum that does not fit stays at its bound.
+    #[inline]
+    fn fold(self, before: Option<Figures>, value: u64) -> Figures {
+        let Some([sum, least, most]) = before else { return [value; 3] };
+        match self {
+            Kind::Unsigned => [sum.saturating_add(value), least.min(value), most.max(value)],
+            Kind::Signed => {
+                let sum = sum as i64;
+                let new = if is_bound(sum) { sum } else { sum.saturating_add(value as i64) };
+                [new as u64, (least as i64).min(value as i64) as u64, (most as i64).max(value as i64) as u64]
+            }
+            Kind::Float => {
+                let [sum, least, most, value] = [sum, least, most, value].map(f64::from_bits);
+                [(sum + value).to_bits(), least.min(value).to_bits(), most.max(value).to_bits()]
+            }
+        }
+    }
+
+    pub(super) fn number(self, bits: u64) -> Number {
+        match self {
+            Kind::Unsigned => Number::Integer(bits.into()),
+            Kind::Signed => Number::Integer((bits as i64).into()),
+            Kind::Float => Number::Float(f64::from_bits(bits)),
+        }
+    }
+
+    /// The same for a sum; `None`: it did not fit.
+    pub(super) fn sum(self, bits: u64) -> Option<Number> {
+        match self {
+            Kind::Unsigned if bits == u64::MAX => None,
+            Kind::Signed if is_bound(bits as i64) => None,
+            _ => Some(self.number(bits)),
+        }
+    }
+}
+
+fn is_bound(sum: i64) -> bool {
+    sum == i64::MAX || sum == i64::MIN
+}
+
+/// Which bucket of a histogram a value belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Buckets {
+    One,
+    /// Powers of two: bucket 64 is of 0, 64 + n of values from 2ⁿ⁻¹ to below 2ⁿ, 64 - n of their negatives.
+    Powers,
+    /// Equal steps from a least value, so many; one bucket is below them and one above.
+    Steps {
+        low: i64,
+        step: u64,
+        count: u32,
+    },
+}
+
+const ZERO: u32 = 64;
+
+impl Buckets {
+    pub(super) fn count(self) -> u32 {
+        match self {
+            Buckets::One => 1,
+            Buckets::Powers => 2 * ZERO + 1,
+            Buckets::Steps { count, .. } => count + 2,
+        }
+    }
+
+    #[inline]
+    fn of(self, kind: Kind, bits: u64) -> u32 {
+        match self {
+            Buckets::One => 0,
+            Buckets::Powers => {
+                let (is_negative, size) = match kind {
+                    Kind::Unsigned => (false, bits),
+                    Kind::Signed => ((bits as i64) < 0, (bits as i64).unsigned_abs()),
+                    // From 2⁶⁴ the cast stays at its bound, which is of the last bucket.
+                    Kind::Float => (f64::from_bits(bits) < 0.0, f64::from_bits(bits).abs() as u64),
+                };
+                let power = u64::BITS - size.leading_zeros();
+                if is_negative { ZERO - power } else { ZERO + power }
+            }
+            Buckets::Steps { low, step, count } => {
+                let value = match kind {
+                    Kind::Unsigned => bits.min(i64::MAX as u64) as i64,
+                    Kind::Signed => bits as i64,
+                    Kind::Float => f64::from_bits(bits).floor() as i64,
+                };
+                if value < low {
+                    return 0;
+                }
+                let steps = (value.wrapping_sub(low) as u64).checked_div(step).unwrap_or(0);
+                if steps < u64::from(count) { 1 + steps as u32 } else { count + 1 }
+            }
+        }
+    }
+
+    /// The bounds of a bucket, the lower one included; `None`: there is none.
+    pub(super) fn bounds(self, bucket: u32) -> (Option<i128>, Option<i128>) {
+        match self {
+            Buckets::One => (None, None),
+            Buckets::Powers if bucket == ZERO => (Some(0), Some(1)),
+            Buckets::Powers if bucket > ZERO => (Some(1 << (bucket - ZERO - 1)), Some(1 << (bucket - ZERO))),
+            Buckets::Powers => (Some(1 - (1 << (ZERO - bucket))), Some(1 - (1 << (ZERO - bucket - 1)))),
+            Buckets::Steps { low, step, count } => {
+                let at = |steps: u32| i128::from(low) + i128::from(step) * i128::from(steps);
+                match bucket {
+                    0 => (None, Some(at(0))),
+                    _ if bucket > count => (Some(at(count)), None),
+                    _ => (Some(at(bucket - 1)), Some(at(bucket))),
+                }
+            }
+        }
+    }
+}
+
+/// How the value of a key is shown.
+#[derive(Clone, Copy)]
+pub(super) enum Shown {
+    AsIs,
+    Bool,
+    Labels(&'static [Label]),
+    Options(&'static [VariantOption]),
+}
+
+impl Shown {
+    pub(super) fn name(self, value: KeyValue) -> KeyValue {
+        let named = |name: Option<&str>| name.map(|name| KeyValue::Text(name.to_owned()));
+        match (self, &value) {
+            (Shown::Bool, KeyValue::Integer(value)) => Some(KeyValue::Bool(*value != 0)),
+            (Shown::Labels(labels), KeyValue::Integer(value)) => named(labels.iter().find(|l| l.value == *value).map(|l| l.name)),
+            (Shown::Options(options), KeyValue::Integer(value)) => {
+                named(usize::try_from(*value).ok().and_then(|i| options.get(i)).map(|o| o.name))
+            }
+            _ => None,
+        }
+        .unwrap_or(value)
+    }
+}
+
+/// What an aggregation takes from the events of a class.
+pub(super) struct Plan {
+    pub(super) keys: Box<[Source]>,
+    pub(super) shown: Box<[Shown]>,
+    pub(super) value: Option<(Source, Kind)>,
+}
+
+impl Plan {
+    /// Finds in `class` what `spec` names.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit, with the byte where it stands.
+    pub(super) fn new(spec: &Spec, class: &'static EventClass, redact: bool) -> Result<Plan, (Error, usize)> {
+        let scope = scope(class, redact);
+        let mut keys = Vec::new();
+        let mut shown = Vec::new();
+        for path in &spec.by {
+            let input = resolve(path, &scope).map_err(|e| (e, path.at))?;
+            shown.push(match class_of(class.fields, &input) {
+                Some(FieldClass::Bool) => Shown::Bool,
+                Some(FieldClass::Enumeration { labels, .. }) => Shown::Labels(labels),
+                Some(FieldClass::Variant { options }) => Shown::Options(options),
+                _ => Shown::AsIs,
+            });
+            keys.push(Source::of(&input));
+        }
+        let value = spec.field.as_ref().map(|path| {
+            let input = resolve(path, &scope).map_err(|e| (e, path.at))?;
+            let source = Source::of(&input);
+            let wrong = |what: &str| {
+                let name = path.part.as_str();
+                let problem = format!("`{name}` is {what}, which has no sum and no histogram");
+                (Error::at(name, 0..name.len(), problem, format!("count its values: `EVENT by {name}`")), path.at)
+            };
+            let kind = match (&source, class_of(class.fields, &input)) {
+                (Source::Context(ContextValue::ProcessName(_) | ContextValue::ThreadName), _) => return Err(wrong("text")),
+                (Source::Context(_), _) => Kind::Unsigned,
+                (_, Some(FieldClass::Integer { signed, .. })) => {
+                    if *signed {
+                        Kind::Signed
+                    } else {
+                        Kind::Unsigned
+                    }
+                }
+                (_, Some(FieldClass::Bool)) => Kind::Unsigned,
+                (_, Some(FieldClass::Float { .. })) => Kind::Float,
+                (_, Some(FieldClass::Enumeration { .. } | FieldClass::Variant { .. })) => return Err(wrong("an enumeration")),
+                _ => return Err(wrong("text")),
+            };
+            Ok((source, kind))
+        });
+        Ok(Plan { keys: keys.into(), shown: shown.into(), value: value.transpose()? })
+    }
+}
+
+/// A context field may be named without `$ctx.`, where no field has its name.
+fn resolve(path: &Placed<Path>, scope: &Scope) -> Result<Input, Error> {
+    path.part.resolve(scope).or_else(|error| {
+        let context = Path::parse(&format!("$ctx.{}", path.part.as_str()));
+        context.and_then(|path| path.resolve(scope)).map_err(|_| error)
+    })
+}
+
+/// The class of the values of a field; `None`: it is none of the event's.
+fn class_of(fields: &'static [FieldDescriptor], input: &Input) -> Option<&'static FieldClass> {
+    let (Step::Field(first), rest) = input.path.split_first()? else { return None };
+    let mut class = &fields.get(usize::from(*first)).filter(|_| !input.context)?.class;
+    for step in rest {
+        class = match (step, without_option(class)) {
+            (Step::Presence, _) => &FieldClass::Bool,
+            (Step::Field(index), FieldClass::Structure { fields }) => &fields.get(usize::from(*index))?.class,
+            (Step::Option(index), FieldClass::Variant { options }) => &options.get(usize::from(*index))?.class,
+            _ => return None,
+        };
+    }
+    Some(without_option(class))
+}
+
+fn without_option(mut class: &'static FieldClass) -> &'static FieldClass {
+    while let FieldClass::Optional { value } = class {
+        class = value;
+    }
+    class
+}
+
+/// The condition of an aggregation's target: it takes what it wants of an event, and then rejects it, so that nothing is encoded.
+pub(super) struct Measure {
+    pub(super) state: Arc<State>,
+    /// The rule's own condition.
+    pub(super) inner: Option<Arc<dyn Condition>>,
+    /// Number of the event, which is that of its group or of its others.
+    pub(super) event: u16,
+    pub(super) plan: Plan,
+    pub(super) buckets: Buckets,
+}
+
+impl Condition for Measure {
+    fn accepts(&self, event: &dyn Values, counts: &PerCpu) -> bool {
+        if self.inner.as_ref().is_none_or(|inner| inner.accepts(event, counts)) {
+            self.add(event, counts);
+        }
+        false
+    }
+}
+
+impl Measure {
+    #[inline(always)]
+    fn add(&self, event: &dyn Values, counts: &PerCpu) {
+        let table = &self.state.table;
+        let is_added = match &self.plan.value {
+            None => table.count(self.group(event)),
+            Some((source, kind)) => {
+                let Some(value) = kind.bits(source.value(event, &Room::default())) else { return counts.count::<VALUELESS>() };
+                table.add(self.group(event), self.buckets.of(*kind, value), |before| kind.fold(before, value))
+            }
+        };
+        if !is_added {
+            // Relaxed: a count.
+            self.state.busy.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn group(&self, event: &dyn Values) -> u32 {
+        let others = u32::from(self.event);
+        let key = match &*self.plan.keys {
+            [] => return others,
+            [only] => key::encode_one(self.event, only.value(event, &Room::default())),
+            several => {
+                let (room, mut values) = (Room::default(), [Value::Missing; MOST]);
+                values.iter_mut().zip(several).for_each(|(value, source)| *value = source.value(event, &room));
+                key::encode(self.event, values.get(..several.len()).unwrap_or_default())
+            }
+        };
+        self.state.table.group(&key).unwrap_or(others)
+    }
+}

@@ -1,0 +1,549 @@
+//! Aggregations: figures of events, kept where they happen.
+//!
+//! An aggregation is attached like a session, by a rule, but records nothing: each event adds to the figures of its group, on its
+//! CPU. It takes no clock, no ring and no consumer.
+//!
+//! | Room | Does |
+//! | --- | --- |
+//! | `spec` | what it is about: parsed and looked up |
+//! | `measure` | the event path: value, key, bucket |
+//! | `key` | what events are grouped by, in 32 bytes |
+//! | `table` | the figures, and the protocol by which they are changed and read |
+//!
+//! # Invariants
+//!
+//! - AG-1: What a list of an aggregation reaches lives as long as the list: its condition holds it.
+#![expect(unsafe_code, reason = "a target reaches what counts its losses by address")]
+
+mod key;
+mod measure;
+mod spec;
+mod table;
+
+pub use key::KeyValue;
+
+use crate::attach::{self, NamedProbe, probes};
+use crate::builder::CEILING;
+use crate::consumer;
+use crate::error::{Error, Kind as Problem, Result};
+use crate::follow;
+use crate::process;
+use crate::rcu::{self, lock};
+use measure::{Buckets, Kind, Measure, Plan, Shown, State, VALUELESS};
+use spec::Spec;
+use std::collections::HashMap;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+use table::{Shape, Table};
+use trace_registry::EventClass;
+use trace_registry::condition::{Conditional, FILTERED, LIMITED};
+use trace_registry::field::Piece;
+use trace_registry::probe::{Functions, Loss, Target};
+use trace_registry::sync::{AtomicU64, Ordering};
+
+/// Keys that are told apart, where nothing else is said.
+const KEYS: u32 = 1000;
+/// The same, of a histogram.
+const HISTOGRAM_KEYS: u32 = 100;
+/// Events of modules that are loaded later find room.
+const LATER: usize = 64;
+/// Most steps of a linear histogram.
+const STEPS: u64 = 1000;
+
+/// Figures of events: how many there were of each kind, their sums, least and greatest values, and histograms, for each value of
+/// one or more fields. Nothing is recorded. Dropping it ends it.
+///
+/// What it is about is a rule with a field and keys: `EVENT[.FIELD] [by FIELD, …] [if EXPRESSION]`. Events are told apart by their
+/// name, and then by their keys.
+///
+/// ```
+/// use ringtrace::Aggregation;
+///
+/// #[ringtrace::tracepoint(record)]
+/// fn read(table: &str, bytes: u64);
+///
+/// # fn main() -> Result<(), ringtrace::Error> {
+/// let sizes = Aggregation::of("read.bytes by table").start()?;
+/// read("users", 100);
+/// read("orders", 4096);
+/// read("users", 300);
+/// let figures = sizes.read();
+/// assert_eq!(figures.groups[0].to_string(), "read table=users: count 2, sum 400, min 100, avg 200, max 300");
+/// # Ok(()) }
+/// ```
+///
+/// Each event costs some nanoseconds. It changes figures of its own CPU, in one restartable sequence, and is async-signal-safe and
+/// wait-free like a recorded one; where sequences are not possible, it takes a lock that is free, or is counted as lost.
+pub struct Aggregation {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What an [`Aggregation`] is to be.
+#[derive(Clone, Debug)]
+#[must_use = "an aggregation begins with `start`"]
+pub struct AggregationBuilder {
+    what: String,
+    histogram: Histogram,
+    keys: Option<u32>,
+    sensitive: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Histogram {
+    None,
+    Powers,
+    Steps(Range<i64>, u64),
+}
+
+impl Aggregation {
+    /// Describes an aggregation of events: `EVENT`, or of the values of a field: `EVENT.FIELD`. Then, as wanted, `by FIELD, …` (at
+    /// most four), and what a rule may say: `level L`, `1 in N`, `if EXPRESSION`.
+    pub fn of(what: &str) -> AggregationBuilder {
+        AggregationBuilder { what: what.to_owned(), histogram: Histogram::None, keys: None, sensitive: false }
+    }
+
+    /// Returns the figures of all events so far. Events of other threads that come meanwhile are in them or not, each as a whole.
+    pub fn read(&self) -> Aggregates {
+        self.inner.read()
+    }
+
+    /// Returns what is questionable about it, such as events that lack its fields.
+    pub fn warnings(&self) -> Vec<String> {
+        lock(&self.inner.warnings).clone()
+    }
+}
+
+impl fmt::Debug for Aggregation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aggregation").field("of", &self.inner.spec.text).finish_non_exhaustive()
+    }
+}
+
+impl AggregationBuilder {
+    /// Keeps a histogram of the field's values: a bucket for each power of two.
+    pub fn quantize(mut self) -> Self {
+        self.histogram = Histogram::Powers;
+        self
+    }
+
+    /// Keeps a histogram of the field's values: equal steps within `range`, one bucket below and one above. At most 1000 steps.
+    pub fn lquantize(mut self, range: Range<i64>, step: u64) -> Self {
+        self.histogram = Histogram::Steps(range, step);
+        self
+    }
+
+    /// How many keys are told apart; those that come later belong to the others of their event. Else 1000, with a histogram 100.
+    pub fn keys(mut self, keys: u32) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// Takes fields that are marked as sensitive.
+    pub fn sensitive(mut self) -> Self {
+        self.sensitive = true;
+        self
+    }
+
+    /// Begins: every event from now on is in the figures.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_rule`] for a wrong rule, or a field that none of its events has, with the place in the text;
+    /// [`Error::is_memory`] where it needs more than is left of the process's ceiling; [`Error::is_off`] where tracing is off.
+    pub fn start(self) -> Result<Aggregation> {
+        let process = process::current()?;
+        rcu::admit()?;
+        consumer::ensure_running()?;
+        let mut warnings = Vec::new();
+        let redact = !self.sensitive;
+        let spec = Spec::parse(&self.what, redact, &mut warnings)?;
+        let buckets = self.buckets(&spec)?;
+        let taken = check(&spec, &self.what, redact, &mut warnings)?;
+        let keys = match (spec.by.is_empty(), buckets) {
+            (true, _) => 0,
+            (_, Buckets::One) => self.keys.unwrap_or(KEYS),
+            _ => self.keys.unwrap_or(HISTOGRAM_KEYS),
+        };
+        let events = u32::try_from(taken + LATER).unwrap_or(u32::MAX).min(u16::MAX.into());
+        let shape = Shape { events, keys, buckets: buckets.count(), cpus: process.cpu_limit };
+        let memory = shape.memory(process.cpus.len());
+        let mut control = attach::control();
+        let (ceiling, used) = (CEILING.load(Ordering::Relaxed), control.memory());
+        if used.saturating_add(memory) > ceiling {
+            return Err(Problem::Memory(format!(
+                "this aggregation may need {memory} bytes: {events} events and {keys} keys, {} buckets of 64 bytes each, on {} CPUs; \
+                 the process has {used} in use, of {ceiling}; tell fewer keys apart, use a narrower rule, or raise the ceiling by \
+                 `ringtrace::set_memory_ceiling`", shape.buckets, process.cpus.len()
+            ))
+            .into());
+        }
+        let table = Table::new(shape, &process.cpus)
+            .map_err(|source| Error::io("cannot allocate the memory of", "an aggregation", source))?;
+        let count = || AtomicU64::new(0);
+        let state = Arc::new(State { table, busy: count(), nested: count(), panicked: count() });
+        let (events, warnings) = (Mutex::default(), Mutex::new(warnings));
+        let inner = Arc::new(Inner { spec, redact, buckets, shape, memory, state, events, warnings });
+        control.add_aggregation(inner.clone());
+        drop(control);
+        Ok(Aggregation { inner })
+    }
+
+    fn buckets(&self, spec: &Spec) -> Result<Buckets> {
+        let wrong = |problem: &str, remedy: &str| Error::rule(&self.what, 0..self.what.len(), problem, remedy);
+        match &self.histogram {
+            Histogram::None => Ok(Buckets::One),
+            _ if spec.field.is_none() => Err(wrong("a histogram is of a field's values", "name it: EVENT.FIELD")),
+            Histogram::Powers => Ok(Buckets::Powers),
+            Histogram::Steps(range, step) => {
+                let span = i128::from(range.end) - i128::from(range.start);
+                let steps = span.checked_add(i128::from(*step) - 1).and_then(|sum| sum.checked_div(i128::from(*step)));
+                match steps.and_then(|steps| u64::try_from(steps).ok()).filter(|steps| (1..=STEPS).contains(steps)) {
+                    Some(steps) => Ok(Buckets::Steps { low: range.start, step: *step, count: steps as u32 }),
+                    None => Err(wrong("these steps make no histogram", "it has 1 to 1000, each of at least 1: LOW:HIGH:STEP")),
+                }
+            }
+        }
+    }
+}
+
+/// Checks that the fields of `spec` fit events that it matches. Returns how many it matches.
+fn check(spec: &Spec, text: &str, redact: bool, warnings: &mut Vec<String>) -> Result<usize> {
+    let (mut taken, mut misfits, mut first) = (0, Vec::new(), None);
+    for named in probes().filter(|p| spec.rule.matches(p.probe, &p.name)) {
+        let Some(class) = named.probe.class else { continue };
+        match Plan::new(spec, class, redact) {
+            Ok(_) => taken += 1,
+            Err((error, at)) => {
+                misfits.push(format!("{} is not in the figures: {}", named.name, error.problem()));
+                first = first.or(Some((named, error, at)));
+            }
+        }
+    }
+    match first {
+        Some((named, error, at)) if taken == 0 => Err(Error::from_filter(error.about(&named.name), text, at)),
+        _ => {
+            warnings.extend(misfits);
+            Ok(taken)
+        }
+    }
+}
+
+/// What an aggregation is inside.
+pub(crate) struct Inner {
+    spec: Spec,
+    redact: bool,
+    buckets: Buckets,
+    shape: Shape,
+    pub(crate) memory: u64,
+    state: Arc<State>,
+    /// By number.
+    events: Mutex<Vec<Numbered>>,
+    warnings: Mutex<Vec<String>>,
+}
+
+/// An event that has a number.
+struct Numbered {
+    name: String,
+    class: &'static EventClass,
+    kind: Option<Kind>,
+    shown: Box<[Shown]>,
+}
+
+impl Inner {
+    /// Whether it takes the events of a probe.
+    pub(crate) fn wants(&self, named: &NamedProbe) -> bool {
+        named.probe.class.is_some() && self.spec.rule.matches(named.probe, &named.name)
+    }
+
+    /// Makes the target for the events of a probe; `None`: they do not fit, which was told.
+    pub(crate) fn conditional(&self, named: &NamedProbe) -> Option<Conditional> {
+        let class = named.probe.class?;
+        let rule = &self.spec.rule;
+        let progress = rule.progress.as_ref()?;
+        let made = progress.made(rule, class, self.redact).ok()?;
+        let plan = Plan::new(&self.spec, class, self.redact).ok()?;
+        let event = self.number(named, class, &plan)?;
+        let functions = Functions { words, pieces, lose };
+        // SAFETY: the functions may be called from any thread and signal handler; AG-1.
+        let target =
+            unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], Arc::as_ptr(&self.state).cast(), 0, self.redact) };
+        let conditional = progress.conditional(&made, target);
+        let inner = conditional.condition.clone();
+        let measure = Measure { state: self.state.clone(), inner, event, plan, buckets: self.buckets };
+        Some(Conditional { condition: Some(Arc::new(measure)), ..conditional })
+    }
+
+    /// The number of an event, which stays its own.
+    fn number(&self, named: &NamedProbe, class: &'static EventClass, plan: &Plan) -> Option<u16> {
+        let mut events = lock(&self.events);
+        let known = events.iter().position(|e| e.name == named.name && std::ptr::eq(e.class, class));
+        let number = known.unwrap_or(events.len());
+        if number >= self.shape.events as usize {
+            lock(&self.warnings).push(format!("{} is not in the figures: there are {number} events already", named.name));
+            return None;
+        }
+        if known.is_none() {
+            let kind = plan.value.as_ref().map(|(_, kind)| *kind);
+            events.push(Numbered { name: named.name.clone(), class, kind, shown: plan.shown.clone() });
+        }
+        u16::try_from(number).ok()
+    }
+
+    pub(crate) fn read(&self) -> Aggregates {
+        let events = lock(&self.events);
+        let names = |paths: &[crate::rule::Placed<trace_filter::Key>]| paths.iter().map(|p| p.part.as_str().to_owned()).collect();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut places = HashMap::new();
+        let table = &self.state.table;
+        let mut add = |place, event: &Numbered, keys: Option<Vec<KeyValue>>, number: u32| {
+            let at = *places.entry(place).or_insert_with(|| {
+                groups.push(Group { event: event.name.clone(), by: names(&self.spec.by), keys, ..Group::default() });
+                groups.len() - 1
+            });
+            table.read(number, |bucket, count, [sum, min, max]| {
+                let mut figures = Figures { count, ..Figures::default() };
+                if let Some(kind) = event.kind {
+                    figures = Figures { count, sum: kind.sum(sum), min: Some(kind.number(min)), max: Some(kind.number(max)) };
+                }
+                groups[at].add(self.buckets, bucket, &figures);
+            });
+        };
+        for (number, event) in events.iter().enumerate() {
+            add((number as u64, [0; 4]), event, self.spec.by.is_empty().then(Vec::new), number as u32);
+        }
+        for (key, number) in table.keys() {
+            let (event, values) = key::decode(&key, self.spec.by.len());
+            let Some(event) = events.get(usize::from(event)) else { continue };
+            let values = values.into_iter().zip(&event.shown).map(|(value, shown)| shown.name(value)).collect();
+            add((key.head, key.bytes), event, Some(values), number);
+        }
+        groups.retain(|group| group.figures.count > 0);
+        groups.iter_mut().for_each(|group| group.buckets.sort_by_key(|bucket| bucket.low));
+        groups.sort_by(|a, b| {
+            let place = |group: &Group| (group.keys.is_none(), std::cmp::Reverse(group.figures.count));
+            place(a)
+                .cmp(&place(b))
+                .then_with(|| a.event.cmp(&b.event))
+                .then_with(|| a.keys.partial_cmp(&b.keys).unwrap_or(std::cmp::Ordering::Equal))
+        });
+        let counts = self.spec.rule.progress.as_ref().map(|p| &p.counts);
+        Aggregates {
+            field: self.spec.field.as_ref().map(|path| path.part.as_str().to_owned()),
+            by: names(&self.spec.by),
+            groups,
+            valueless: counts.map_or(0, |c| c.sum::<VALUELESS>()),
+            filtered: counts.map_or(0, |c| c.sum::<FILTERED>()),
+            limited: counts.map_or(0, |c| c.sum::<LIMITED>()),
+            lost: Lost {
+                busy: self.state.busy.load(Ordering::Relaxed),
+                nested: self.state.nested.load(Ordering::Relaxed),
+                panicked: self.state.panicked.load(Ordering::Relaxed),
+            },
+        }
+    }
+}
+
+impl Drop for Aggregation {
+    fn drop(&mut self) {
+        // In a forked child a lock may have been held when it was forked; its lists are not this one's.
+        if !follow::is_child() {
+            attach::control().remove_aggregation(&self.inner);
+        }
+    }
+}
+
+/// Takes nothing: the condition in front of it let nothing through.
+///
+/// # Safety
+///
+/// None here.
+unsafe extern "C" fn words(_: *const Target, _: u64, _: u64, _: u64) -> u8 {
+    0
+}
+
+/// # Safety
+///
+/// As for [`words`].
+unsafe extern "C" fn pieces(_: *const Target, _: NonNull<Piece>, _: usize, _: usize) -> u8 {
+    0
+}
+
+/// # Safety
+///
+/// `target` was made by [`Inner::conditional`] and is in a list that the caller reads.
+unsafe fn lose(target: &Target, loss: Loss) {
+    // SAFETY: AG-1.
+    unsafe { &*target.channel().cast::<State>() }.lose(loss);
+}
+
+/// A number of a field's class.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum Number {
+    /// Of an integer field.
+    Integer(i128),
+    /// Of a floating point field.
+    Float(f64),
+}
+
+impl Number {
+    fn as_f64(self) -> f64 {
+        match self {
+            Number::Integer(value) => value as f64,
+            Number::Float(value) => value,
+        }
+    }
+
+    fn plus(self, other: Number) -> Number {
+        match (self, other) {
+            (Number::Integer(a), Number::Integer(b)) => Number::Integer(a + b),
+            (a, b) => Number::Float(a.as_f64() + b.as_f64()),
+        }
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Integer(value) => value.fmt(f),
+            Number::Float(value) => value.fmt(f),
+        }
+    }
+}
+
+/// Figures of some events.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// How many.
+    pub count: u64,
+    /// The sum of their values; `None`: without a field, or where it took more than 64 bits on one CPU.
+    pub sum: Option<Number>,
+    /// The least value; `None`: without a field.
+    pub min: Option<Number>,
+    /// The greatest value; `None`: without a field.
+    pub max: Option<Number>,
+}
+
+impl Figures {
+    /// Returns the mean of the values.
+    pub fn avg(&self) -> Option<f64> {
+        self.sum.map(|sum| sum.as_f64() / self.count as f64)
+    }
+
+    fn merge(&mut self, other: &Figures) {
+        if self.count == 0 {
+            *self = other.clone();
+            return;
+        }
+        self.count += other.count;
+        self.sum = self.sum.zip(other.sum).map(|(a, b)| a.plus(b));
+        self.min = self.min.zip(other.min).map(|(a, b)| if b < a { b } else { a });
+        self.max = self.max.zip(other.max).map(|(a, b)| if b > a { b } else { a });
+    }
+}
+
+/// Events with the same name and keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Group {
+    /// Name of the event.
+    pub event: String,
+    /// Names of its keys.
+    pub by: Vec<String>,
+    /// Its keys; `None`: those of this event that found no room for keys of their own.
+    pub keys: Option<Vec<KeyValue>>,
+    /// All of its events.
+    pub figures: Figures,
+    /// Those of a histogram, the lowest first, without empty ones.
+    pub buckets: Vec<Bucket>,
+}
+
+impl Group {
+    fn add(&mut self, buckets: Buckets, bucket: u32, figures: &Figures) {
+        self.figures.merge(figures);
+        if buckets == Buckets::One {
+            return;
+        }
+        let (low, high) = buckets.bounds(bucket);
+        match self.buckets.iter_mut().find(|b| (b.low, b.high) == (low, high)) {
+            Some(bucket) => bucket.figures.merge(figures),
+            None => self.buckets.push(Bucket { low, high, figures: figures.clone() }),
+        }
+    }
+}
+
+/// `read table=users: count 2, sum 400, min 100, avg 200, max 300`
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.event)?;
+        match &self.keys {
+            Some(keys) => self.by.iter().zip(keys).try_for_each(|(name, value)| write!(f, " {name}={value}"))?,
+            None => f.write_str(" (others)")?,
+        }
+        write!(f, ": count {}", self.figures.count)?;
+        let Figures { sum, min, max, .. } = &self.figures;
+        let shown = [("sum", *sum), ("min", *min), ("avg", self.figures.avg().map(Number::Float)), ("max", *max)];
+        shown
+            .iter()
+            .filter_map(|(name, value)| Some((name, (*value)?)))
+            .try_for_each(|(name, value)| write!(f, ", {name} {value}"))
+    }
+}
+
+/// One bucket of a histogram.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Bucket {
+    /// Values are not below; `None`: the bucket below a linear histogram's range.
+    pub low: Option<i128>,
+    /// Values are below; `None`: the bucket above a linear histogram's range.
+    ///
+    /// Of floating point values, the bucket from 0 to 1 holds those between -1 and 1, and those below it are told apart by their
+    /// integral part.
+    pub high: Option<i128>,
+    /// Its events.
+    pub figures: Figures,
+}
+
+/// What an [`Aggregation`] found.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Aggregates {
+    /// The field whose values are aggregated.
+    pub field: Option<String>,
+    /// Names of the keys.
+    pub by: Vec<String>,
+    /// The groups: those with most events first, the others of events last.
+    pub groups: Vec<Group>,
+    /// Events whose field had no value, or no finite one: they are in no figure.
+    pub valueless: u64,
+    /// Events that the rule's expression rejected.
+    pub filtered: u64,
+    /// Events that the rule's limit did not let through.
+    pub limited: u64,
+    /// Events that are in no figure though they should be.
+    pub lost: Lost,
+}
+
+/// Events that an aggregation lost, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// Without restartable sequences, and every lock was held.
+    pub busy: u64,
+    /// Nested too deeply.
+    pub nested: u64,
+    /// The probe panicked, or a field of the event.
+    pub panicked: u64,
+}
+
+impl Lost {
+    /// Returns their sum.
+    pub fn total(&self) -> u64 {
+        self.busy + self.nested + self.panicked
+    }
+}
