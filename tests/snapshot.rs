@@ -86,11 +86,11 @@ fn snapshots_under_load_have_no_holes_but_those_they_state() {
         while begun.load(Ordering::Relaxed) < 2 {
             std::thread::yield_now();
         }
-        let mut holes = 0;
-        for round in 0..20 {
+        let (mut holes, mut events) = (0, 0);
+        for round in 0..rounds() {
             let receipt = session.snapshot("under load").expect("a snapshot");
             // The other reader takes its time.
-            let contents = if round % 10 == 0 { read_by_both(&receipt.path) } else { common::read(&receipt.path) };
+            let contents = if round % 50 == 0 { read_by_both(&receipt.path) } else { common::read(&receipt.path) };
             let threads = contents.numbers("snapshot:counted", "thread");
             let numbers = contents.numbers("snapshot:counted", "number");
             assert_eq!((numbers.len() as u64, contents.discarded), (receipt.events, receipt.lost));
@@ -104,12 +104,17 @@ fn snapshots_under_load_have_no_holes_but_those_they_state() {
             }
             assert_eq!(missing, receipt.lost, "{receipt:?}");
             assert!(missing <= receipt.overwritten, "{receipt:?}");
-            holes += missing;
+            (holes, events) = (holes + missing, events + receipt.events);
             let names = contents.values("ringtrace:thread_name", "name");
             assert!((0..2).all(|thread| names.contains(&format!("writer-{thread}"))), "{names:?}");
         }
-        println!("{holes} events were overwritten while they were copied, all stated");
+        println!("{} snapshots, {events} events; {holes} were overwritten while they were copied, all stated", rounds());
     });
+}
+
+/// Snapshots under load: 20, or as many as `RINGTRACE_SNAPSHOTS` says.
+fn rounds() -> usize {
+    std::env::var("RINGTRACE_SNAPSHOTS").map_or(20, |rounds| rounds.parse().expect("a number"))
 }
 
 /// So that a thread's numbers lie in one ring, in which a hole can be seen.

@@ -13,6 +13,7 @@ mod lists;
 mod network;
 mod rows;
 mod sites;
+mod snapshot;
 mod tail;
 
 use ringtrace::Glob;
@@ -53,6 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     lists::run(&options)?;
     network::run(&options)?;
     tail::run(&options)?;
+    snapshot::run(&options)?;
     consumer::run(&options)
 }
 

@@ -427,6 +427,9 @@ pub struct SessionState {
     /// Events that limits of its rules did not let through.
     #[serde(default)]
     pub limited: u64,
+    /// Recorded events that its trace did not get, since their keys were not kept.
+    #[serde(default, skip_serializing_if = "NotKept::is_none")]
+    pub not_kept: NotKept,
     /// Its triggers.
     #[serde(default)]
     pub triggers: Vec<TriggerState>,
@@ -457,6 +460,26 @@ pub struct Losses {
     pub panicked: u64,
     /// Never completed.
     pub uncommitted: u64,
+}
+
+/// Events that were left out, where events are kept by keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotKept {
+    /// Nothing had marked their keys in time.
+    pub events: u64,
+    /// Those of them that were decided early, since a ring was half full.
+    pub hurried: u64,
+    /// Keys that were marked after events of theirs had been left out.
+    pub late_keys: u64,
+    /// Marked keys that were forgotten, since there were too many.
+    pub forgotten_keys: u64,
+}
+
+impl NotKept {
+    /// Whether nothing was left out.
+    pub fn is_none(&self) -> bool {
+        *self == NotKept::default()
+    }
 }
 
 /// What a session is to be.
@@ -632,6 +655,12 @@ pub struct Receipt {
     pub overwritten: u64,
     /// Events that are missing between the first and the last.
     pub lost: u64,
+    /// Events that were left out, since their keys were not kept.
+    #[serde(default)]
+    pub not_kept: u64,
+    /// Keys that were kept and of which there was no event any more.
+    #[serde(default)]
+    pub keys_gone: u64,
 }
 
 /// What a snapshot covers of one ring.
@@ -645,6 +674,9 @@ pub struct Covered {
     pub end_ns: u64,
     /// Events.
     pub events: u64,
+    /// Whether older ones had been overwritten before.
+    #[serde(default)]
+    pub lapped: bool,
 }
 
 /// What was examined.

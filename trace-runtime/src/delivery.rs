@@ -2,13 +2,16 @@
 
 use crate::error::{Error, Result};
 use crate::journal::Journal;
+use crate::keep::{self, Kept, NotKept, Sieve};
 use crate::metadata;
-use crate::output::{Packet, Sink, StreamId};
+use crate::output::{Elsewhere, Packet, Sink, StreamId};
 use crate::report;
-use crate::ring_buffer::{Losses, Mode, Reader};
+use crate::ring_buffer::{Losses, Mode, Moment, Reader};
 use crate::threads::ThreadNames;
 use crate::transfer::{Front, Span, Transfer};
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use trace_ctf::schema as ctf;
 
 /// Most names of threads that are kept for snapshots.
@@ -36,7 +39,28 @@ pub(crate) struct Delivery {
     names: Vec<(u32, String)>,
     /// Threads whose names the trace has, where it wants them.
     threads: Option<ThreadNames>,
+    /// Where events are kept by their keys.
+    keeping: Option<Keeping>,
 }
+
+/// What is held back until it is known which keys are kept.
+struct Keeping {
+    kept: Arc<Kept>,
+    /// What the trace knows of what it did not get.
+    told: NotKept,
+    told_at: Instant,
+    /// Moments at which the rings were looked at, the oldest first: what lies before one is delivered when that is old enough.
+    moments: VecDeque<(Instant, Moment)>,
+    /// How full the fullest ring was then, in 1/256.
+    fullness: u32,
+}
+
+/// What is held back is delivered in so many steps of the wait.
+const STEPS: u32 = 32;
+/// A ring that is so full, in 1/256, does not wait any longer.
+const HALF: u32 = 128;
+/// What was left out is told so often, while it grows.
+const TOLD: Duration = Duration::from_secs(1);
 
 impl Delivery {
     /// `has_names`: the trace is to have the names of this process's threads. Without a journal, the rings are another's.
@@ -58,7 +82,22 @@ impl Delivery {
             is_elsewhere: false,
             names: Vec::new(),
             threads: has_names.then(ThreadNames::default),
+            keeping: None,
         }
+    }
+
+    /// From now on the output gets only what is kept.
+    pub(crate) fn keep(&mut self, kept: Arc<Kept>) -> Result<()> {
+        if self.keeping.is_some() {
+            return Ok(());
+        }
+        self.describe(&[metadata::not_kept()])?;
+        let mut sieve = Sieve::new(Box::new(Elsewhere), kept.clone(), &self.trace, &self.classes, None)?;
+        sieve.put_before(std::mem::replace(&mut self.transfer.sink, Box::new(Elsewhere)));
+        self.transfer.sink = Box::new(sieve);
+        let (told, told_at, moments) = (NotKept::default(), Instant::now(), VecDeque::new());
+        self.keeping = Some(Keeping { kept, told, told_at, moments, fullness: 0 });
+        Ok(())
     }
 
     /// Leaves the rings to another process.
@@ -128,9 +167,39 @@ impl Delivery {
             d.deliver_thread_names(false, now_ns)?;
             match d.transfer.reader.settings().mode {
                 Mode::Overwrite => Ok(Round::default()),
-                Mode::Discard => Ok(Round { fullness: d.transfer.deliver(cut, false)? }),
+                Mode::Discard => d.deliver_kept(cut, now_ns),
             }
         })
+    }
+
+    /// The same where events are kept by their keys: what was committed before the wait began.
+    fn deliver_kept(&mut self, cut: bool, now_ns: u64) -> Result<Round> {
+        let transfer = &mut self.transfer;
+        let Some((keeping, wait)) = self.keeping.as_mut().and_then(|k| k.kept.wait().map(|wait| (k, wait))) else {
+            transfer.reader.end_at(None);
+            return Ok(Round { fullness: transfer.deliver(cut, false)? });
+        };
+        let now = Instant::now();
+        let fullness = transfer.fullness();
+        let grown = fullness.saturating_sub(keeping.fullness);
+        let is_due = |(at, _): &(Instant, Moment)| now.duration_since(*at) >= wait;
+        if grown >= 256 / STEPS || keeping.moments.back().is_none_or(|(at, _)| now.duration_since(*at) >= wait / STEPS) {
+            keeping.moments.push_back((now, transfer.reader.moment()));
+            keeping.fullness = fullness;
+        }
+        let due = keeping.moments.iter().take_while(|m| is_due(m)).count();
+        let hurries = due == 0 && fullness >= HALF;
+        if let Some((_, moment)) = keeping.moments.drain(..due.max(usize::from(hurries))).next_back() {
+            transfer.reader.end_at(Some(&moment));
+            let mut deliver = || transfer.deliver(true, false);
+            if hurries { keeping.kept.hurried(deliver) } else { deliver() }?;
+            keeping.fullness = transfer.fullness();
+        }
+        if now.duration_since(keeping.told_at) >= TOLD {
+            keeping.tell(&mut *transfer.sink, now_ns)?;
+        }
+        // What is held back is no reason to hurry.
+        Ok(Round { fullness: if fullness >= HALF { fullness } else { grown } })
     }
 
     /// Names of threads become events of a stream that the consumer writes itself.
@@ -152,8 +221,13 @@ impl Delivery {
         if self.failure.is_none() && !self.is_elsewhere {
             self.attempt(|d| {
                 d.deliver_thread_names(true, now_ns)?;
+                d.transfer.reader.end_at(None);
                 let fullness = d.transfer.deliver(true, quiet)?;
                 d.transfer.close(now_ns)?;
+                if let Some(keeping) = &mut d.keeping {
+                    keeping.moments.clear();
+                    keeping.tell(&mut *d.transfer.sink, now_ns)?;
+                }
                 d.transfer.sink.flush()?;
                 Ok(Round { fullness })
             });
@@ -168,5 +242,15 @@ impl Delivery {
             let _ = self.transfer.sink.flush();
             Round::default()
         })
+    }
+}
+
+impl Keeping {
+    fn tell(&mut self, sink: &mut dyn Sink, now_ns: u64) -> Result<()> {
+        self.told_at = Instant::now();
+        match keep::news(&mut self.told, self.kept.not_kept()) {
+            Some(news) => keep::tell(sink, &news, now_ns),
+            None => Ok(()),
+        }
     }
 }

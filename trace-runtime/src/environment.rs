@@ -188,7 +188,7 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
                 builder = alone(builder.clone().overwrite())?;
                 false
             }
-            "when" => {
+            "when" | "keep" if !value.is_empty() => {
                 // In its place, so that positions are those of the text.
                 builder = builder.trigger(&format!("{}{part}", " ".repeat(begin)));
                 false

@@ -1,6 +1,7 @@
 //! From the static descriptions of the registry to the schema that a trace carries.
 
 use crate::context::Context;
+use crate::keep::NotKept;
 use crate::process::Process;
 use trace_ctf::schema as ctf;
 use trace_registry::field::{Base, FieldDescriptor};
@@ -42,6 +43,33 @@ pub(crate) fn thread_names(names: &[(u32, String)], ns: u64) -> Option<Vec<u8>> 
         content.extend_from_slice(name.as_bytes());
     }
     (!content.is_empty()).then_some(content)
+}
+
+/// Event ID of `ringtrace:not_kept` in the consumer's stream class.
+const NOT_KEPT_ID: u32 = 1;
+/// Its name.
+pub(crate) const NOT_KEPT: &str = "ringtrace:not_kept";
+
+/// The event class by which the consumer tells what was left out since the last event of it.
+pub(crate) fn not_kept() -> ctf::EventClass {
+    let count = |name| ctf::Field::new(name, ctf::FieldClass::unsigned(64));
+    ctf::EventClass {
+        stream_id: CONSUMER,
+        id: NOT_KEPT_ID,
+        name: NOT_KEPT.to_owned(),
+        level: ctf::Level::from_number(Level::Info as u64),
+        source: None,
+        fields: ["events", "hurried", "late_keys", "forgotten_keys"].map(count).to_vec(),
+    }
+}
+
+/// Encodes what was left out as an event.
+pub(crate) fn not_kept_event(not_kept: &NotKept, ns: u64) -> Vec<u8> {
+    let NotKept { events, hurried, late, forgotten } = not_kept;
+    let mut content = NOT_KEPT_ID.to_le_bytes().to_vec();
+    content.extend_from_slice(&ns.to_le_bytes());
+    [events, hurried, late, forgotten].iter().for_each(|count| content.extend_from_slice(&count.to_ne_bytes()));
+    content
 }
 
 /// What holds for a whole trace: environment, clock, stream classes.

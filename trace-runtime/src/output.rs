@@ -114,6 +114,8 @@ pub(crate) struct Directory {
     streams: HashMap<StreamId, StreamFile>,
     /// Whether there is something beside what the consumer writes itself.
     has_packets: bool,
+    /// Whether blocks are allocated ahead.
+    allocates: bool,
 }
 
 impl Directory {
@@ -140,7 +142,12 @@ impl Directory {
             .map_err(|e| Error::io("cannot write the metadata of the trace", &file, e))?;
         made.0.clear();
         let (uuid, streams) = (trace.uuid, HashMap::new());
-        Ok(Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: false })
+        Ok(Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: false, allocates: true })
+    }
+
+    /// It is written in one go, so allocating ahead is of no use.
+    pub(crate) fn at_once(self) -> Directory {
+        Directory { allocates: false, ..self }
     }
 }
 
@@ -211,7 +218,8 @@ impl Sink for Directory {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let place = Place { path: &self.path, directory: &mut self.directory, index: &mut self.index };
-                entry.insert(StreamFile::create(place, packet, self.uuid, self.origin_ns)?)
+                let allocated = if self.allocates { 0 } else { u64::MAX };
+                entry.insert(StreamFile::create(place, packet, self.uuid, self.origin_ns, allocated)?)
             }
         };
         stream.append(packet, self.uuid)
@@ -259,7 +267,13 @@ struct StreamFile {
 }
 
 impl StreamFile {
-    fn create(place: Place<'_>, first: &Packet<'_>, uuid: [u8; 16], origin_ns: Option<u64>) -> Result<StreamFile> {
+    fn create(
+        place: Place<'_>,
+        first: &Packet<'_>,
+        uuid: [u8; 16],
+        origin_ns: Option<u64>,
+        allocated: u64,
+    ) -> Result<StreamFile> {
         let name = format!("{}_{}", kind(first.stream.class), first.stream.instance);
         let index_name = format!("{name}.idx");
         let (path, index_path) = (place.path.join(&name), place.path.join("index").join(&index_name));
@@ -276,7 +290,7 @@ impl StreamFile {
         };
         let index = create_file(indexes, &index_name).inspect_err(|_| undo(directory, &name));
         let index = Appended::new(index.map_err(failed(&index_path))?);
-        let mut stream = StreamFile { file, index, path, len: 0, allocated: 0, packets: 0, earlier: Vec::new() };
+        let mut stream = StreamFile { file, index, path, len: 0, allocated, packets: 0, earlier: Vec::new() };
         let header = stream.index.append(&index::header()).map_err(failed(&index_path));
         // Readers report the events discarded in a packet as the difference to the packet before it, so a stream begins with
         // an empty one that has lost nothing.

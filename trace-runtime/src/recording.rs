@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::delivery::{Delivery, Round};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Journal, Origin};
+use crate::keep::Kept;
 use crate::metadata;
 use crate::output::rotation::Rotated;
 use crate::output::{Directory, Elsewhere, Sink};
@@ -19,12 +20,12 @@ use crate::rcu::lock;
 use crate::recovery;
 use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement, Purpose};
 use crate::rule::Rule;
-use crate::snapshot::{self, Receipt};
+use crate::snapshot;
 use crate::statistics::{RuleState, Statistics};
 use crate::storage::Storage;
 use crate::sys;
 use crate::threads;
-use crate::trigger::{Follower, Source, Trigger};
+use crate::trigger::{self, Follower, Source, Trigger};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ pub(crate) struct Recording {
     pub(crate) warnings: Mutex<Vec<String>>,
     retired: Mutex<Retired>,
     pub(crate) triggers: Mutex<Vec<Arc<Trigger>>>,
+    /// Keys by which events are kept.
+    pub(crate) kept: Arc<Kept>,
     pub(crate) memory: u64,
     announced: bool,
     /// What it was made as.
@@ -148,6 +151,7 @@ impl Recording {
             warnings: Mutex::new(warnings),
             retired: Mutex::default(),
             triggers: Mutex::default(),
+            kept: Arc::default(),
             memory,
             announced: builder.announced,
             builder: builder.clone(),
@@ -225,7 +229,7 @@ impl Recording {
         }
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let root = self.builder.root.clone().or_else(|| self.path.as_deref().map(absolute));
-        Some(Builder { rules: self.rules(), root, ..self.builder.clone() })
+        Some(Builder { rules: self.rules(), triggers: trigger::texts(self), root, ..self.builder.clone() })
     }
 
     /// Records again after it was stopped.
@@ -459,20 +463,13 @@ impl Recording {
         }
     }
 
-    /// The time from which nothing is missing in a snapshot that was just taken because it was overwritten. `None`: nothing was.
-    pub(crate) fn oldest(&self, receipt: &Receipt) -> Option<u64> {
-        let delivery = lock(&self.delivery);
-        let core = &self.channel.core;
-        let lapped = (0..core.geometry().buffers).filter(|buffer| core.buffer_losses(*buffer).overwritten > 0);
-        let begin = |buffer| {
-            let cpu = delivery.reader().cpu(buffer);
-            receipt.rings.iter().find(|ring| ring.cpu.is_some() && ring.cpu == cpu).map(|ring| ring.begin_ns)
-        };
-        lapped.filter_map(begin).max()
-    }
-
     pub(crate) fn failure(&self) -> Option<Error> {
         lock(&self.delivery).failure()
+    }
+
+    /// From now on the output gets only what is kept.
+    pub(crate) fn keep(&self) -> Result<()> {
+        lock(&self.delivery).keep(self.kept.clone())
     }
 
     /// Closes the gates for this session. The events under way end with a grace period.
@@ -564,6 +561,7 @@ impl Recording {
             cut: self.channel.cut_records(),
             filtered,
             limited,
+            not_kept: self.kept.not_kept(),
             memory: self.memory,
             buffers: core.geometry().buffers,
             written: delivery.written(),

@@ -23,10 +23,11 @@
 use crate::error::{Error, Kind, Result};
 use crate::external;
 use crate::journal;
+use crate::metadata;
 use crate::output::rotation::{self, Rotated};
 use crate::output::{Directory, Sink};
 use crate::process;
-use crate::ring_buffer::{Holder, Losses, Purpose, Reader, STALE_NS};
+use crate::ring_buffer::{Holder, Losses, Mode, Purpose, Reader, STALE_NS};
 use crate::snapshot;
 use crate::storage;
 use crate::sys;
@@ -181,7 +182,12 @@ impl Remains {
             return Err(Kind::InUse { path: directory.join(storage::RINGS), why }.into());
         }
         let written = journal.origin.output();
+        // Of what was held back, nobody knows any more which keys would have been kept: all of it becomes a trace beside the other.
+        let is_not_kept = |class: &trace_ctf::schema::EventClass| class.name == metadata::NOT_KEPT;
+        let is_undecided = reader.settings().mode == Mode::Discard && journal.schema.events().iter().any(is_not_kept);
         let path = match (output, written) {
+            (Some(output), _) if is_undecided => output.to_owned(),
+            (None, Some(written)) if is_undecided => beside(&written),
             (Some(output), written) => {
                 if let Some(written) = written.filter(|w| w.exists()) {
                     copy(&written, output).map_err(|e| Error::io("cannot copy the trace to", output, e))?;
@@ -273,6 +279,19 @@ fn use_of(rings: Option<&Reader>, image: Option<ImageName>, in_use: Option<bool>
     let records = rings?.records();
     std::thread::sleep(STILL);
     (rings?.records() != records).then_some("events are recorded into it")
+}
+
+/// `TRACE-undecided`, with a number where that exists.
+fn beside(written: &Path) -> PathBuf {
+    let named = |n: u32| {
+        let mut name = written.as_os_str().to_owned();
+        name.push("-undecided");
+        if n > 0 {
+            name.push(format!("-{n}"));
+        }
+        PathBuf::from(name)
+    };
+    (0..1000).map(named).find(|path| !path.exists()).unwrap_or_else(|| named(1000))
 }
 
 /// `SESSION-PID.ringtrace` here, with a number where that exists.

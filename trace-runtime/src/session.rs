@@ -121,7 +121,7 @@ impl Session {
         self.recording.snapshot(Wanted { reason, last: Some(last), keep: self.recording.builder.keep })
     }
 
-    /// Adds triggers: `when CONDITION then ACTIONS`, several separated by `;` or line ends. The
+    /// Adds triggers: `when CONDITION then ACTIONS` or `keep EVENT by KEY`, several separated by `;` or line ends. The
     /// [grammar](https://github.com/ringtrace/ringtrace/blob/main/docs/triggers.md) is that of the command and of `RINGTRACE`.
     ///
     /// They hold until they are [removed](Self::remove_trigger) or the session ends; also while it is stopped. Each takes 1 MiB

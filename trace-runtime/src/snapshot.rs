@@ -10,19 +10,22 @@
 //! A snapshot is written under another name and renamed when it is complete. The newest are kept. What a killed process had not
 //! completed is removed by [recovery](crate::recovery).
 
+use crate::consumer::{self, Request};
 use crate::error::{Error, Kind, Result};
+use crate::keep::{self, NotKept, Sieve, Tally};
 use crate::metadata;
-use crate::output::{Directory, Packet, Sink as _, StreamId};
+use crate::output::{Directory, Packet, Sink, StreamId};
 use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::{Mode, Purpose};
 use crate::sys;
-use crate::transfer::{Front, Span, Transfer};
+use crate::transfer::{Front, Span, Told, Transfer};
 use rustix::fs::{CWD, RenameFlags};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use trace_control::place::{self, ImageName};
 use trace_ctf::schema as ctf;
@@ -46,6 +49,10 @@ pub struct Receipt {
     pub overwritten: u64,
     /// Events that are missing between the first and the last: lost when they happened, or overwritten meanwhile.
     pub lost: u64,
+    /// Events that were left out, where events are kept by keys: nothing had marked theirs.
+    pub not_kept: u64,
+    /// Keys that were marked and of which there was no event any more.
+    pub keys_gone: u64,
 }
 
 /// What a snapshot covers of one ring.
@@ -60,6 +67,8 @@ pub struct Covered {
     pub end_ns: u64,
     /// Events.
     pub events: u64,
+    /// Whether older ones had been overwritten before.
+    pub was_lapped: bool,
 }
 
 /// What is asked for.
@@ -77,7 +86,7 @@ const UNFINISHED: &str = ".unfinished-";
 
 impl Recording {
     /// Takes a snapshot. Waits for no writer and no grace period.
-    pub(crate) fn snapshot(&self, wanted: Wanted<'_>) -> Result<Receipt> {
+    pub(crate) fn snapshot(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Receipt> {
         self.check_process()?;
         let core = &self.channel.core;
         if core.settings().mode != Mode::Overwrite {
@@ -92,6 +101,11 @@ impl Recording {
         let since_ns = wanted.last.map_or(0, |last| self.process.clock.now_ns().saturating_sub(last.as_nanos() as u64));
         let reader = core.reader(Purpose::Snapshot);
         let reader = reader.ok_or_else(|| Error::io("cannot read", "the rings", io::ErrorKind::ResourceBusy))?;
+        let keeps = self.kept.wait().is_some();
+        if keeps && !consumer::is_this_thread() {
+            // What marks keys is followed up to where the reader ends. Without the thread nothing marks any.
+            let _ = consumer::request(|reply| Request::Follow(self.clone(), reply));
+        }
         // After the reader: the classes of whatever it finds are described (JR-1).
         let (mut trace, classes, names) = lock(&self.delivery).description(self.process.clock.now_ns());
         trace.uuid = uuid(trace.uuid, records, wanted.last);
@@ -100,9 +114,14 @@ impl Recording {
         let parent = self.snapshots();
         place_for(&parent)?;
         let unfinished = Unfinished::new(&parent);
-        let mut directory = Directory::create(&unfinished.0, &trace, self.builder.format, None)?;
+        let mut directory = Directory::create(&unfinished.0, &trace, self.builder.format, None)?.at_once();
         directory.describe(&classes)?;
-        let mut transfer = Transfer::new(reader, Front::of(&trace), Span::Since(since_ns), Box::new(directory));
+        let tally = Arc::new(Mutex::new(Tally::default()));
+        let sink: Box<dyn Sink> = match keeps {
+            true => Box::new(Sieve::new(Box::new(directory), self.kept.clone(), &trace, &classes, Some(tally.clone()))?),
+            false => Box::new(directory),
+        };
+        let mut transfer = Transfer::new(reader, Front::of(&trace), Span::Since(since_ns), sink);
         transfer.deliver(true, true)?;
         transfer.close(0)?;
         let begin_ns = transfer.told().values().map(|told| told.begin_ns).min().unwrap_or(since_ns);
@@ -111,17 +130,23 @@ impl Recording {
             let (begin_ns, end_ns) = (begin_ns, begin_ns);
             transfer.sink.deliver(&Packet { stream, cpu: 0, begin_ns, end_ns, discarded: 0, content: &content })?;
         }
+        let tally = lock(&tally);
+        let not_kept = tally.left_out.values().sum();
+        if not_kept > 0 {
+            let end_ns = transfer.told().values().map(|told| told.end_ns).max().unwrap_or(begin_ns);
+            keep::tell(&mut *transfer.sink, &NotKept { events: not_kept, ..NotKept::default() }, end_ns)?;
+        }
         transfer.sink.flush()?;
-        let rings: Vec<Covered> = transfer
-            .told()
-            .iter()
-            .map(|(stream, told)| Covered {
-                cpu: (stream.class == metadata::RINGS).then_some(stream.instance),
-                begin_ns: told.begin_ns,
-                end_ns: told.end_ns,
-                events: told.records,
-            })
-            .collect();
+        let lapped = (0..core.geometry().buffers).filter(|buffer| core.buffer_losses(*buffer).overwritten > 0);
+        let mut lapped: Vec<Option<u32>> = lapped.map(|buffer| transfer.reader.cpu(buffer)).collect();
+        lapped.extend(transfer.reader.fallback_was_lapped().then_some(None));
+        let covered = |(stream, told): (&StreamId, &Told)| {
+            let cpu = (stream.class == metadata::RINGS).then_some(stream.instance);
+            let left_out = tally.left_out.get(stream).copied().unwrap_or(0);
+            let events = told.records.saturating_sub(left_out);
+            Covered { cpu, begin_ns: told.begin_ns, end_ns: told.end_ns, events, was_lapped: lapped.contains(&cpu) }
+        };
+        let rings: Vec<Covered> = transfer.told().iter().map(covered).collect();
         let overwritten = before.iter().zip(0..).map(|(before, buffer)| {
             // Overtaken by a whole lap, the reader found nothing.
             transfer.overwritten(buffer).unwrap_or_else(|| overwritten_at(buffer)).saturating_sub(*before)
@@ -133,6 +158,8 @@ impl Recording {
             bytes: transfer.bytes,
             overwritten: overwritten.sum(),
             lost: transfer.told().values().map(|told| told.discarded).sum(),
+            not_kept,
+            keys_gone: tally.gone(),
             rings,
         };
         drop(transfer);

@@ -1,3 +1,4 @@
+use crate::keep::NotKept;
 use crate::ring_buffer::Losses;
 use std::fmt;
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub struct Statistics {
     pub filtered: u64,
     /// Events that were not recorded because a rule's limit did not let them through.
     pub limited: u64,
+    /// Recorded events that the output did not get, since nothing marked their keys in time.
+    pub not_kept: NotKept,
     /// Bytes of ring buffer memory.
     pub memory: u64,
     /// Number of ring buffers, without the fallback region.
@@ -37,6 +40,9 @@ impl fmt::Display for Statistics {
         }
         if self.limited > 0 {
             write!(f, ", {} limited", self.limited)?;
+        }
+        if self.not_kept != NotKept::default() {
+            write!(f, ", {}", self.not_kept)?;
         }
         Ok(())
     }

@@ -106,48 +106,66 @@ impl Transfer {
         self.overwritten.get(&buffer).copied()
     }
 
+    /// How full the fullest ring is, in 1/256.
+    pub(crate) fn fullness(&self) -> u32 {
+        let geometry = self.reader.geometry();
+        let ring = u64::from(geometry.sub_buffer) * u64::from(geometry.sub_buffers);
+        (0..geometry.buffers).map(|buffer| (self.reader.pending(buffer) * 256 / ring) as u32).max().unwrap_or(0)
+    }
+
     /// Delivers what is finished, with `cut` what is committed too. `last`: nobody writes any more, or the reader has an end;
     /// otherwise this ends however fast events come: after as much as a ring holds, and after a cut. Returns how full the
     /// fullest ring was, in 1/256.
     pub(crate) fn deliver(&mut self, cut: bool, last: bool) -> Result<u32> {
-        let mut fullness = 0;
+        let fullness = self.fullness();
         let geometry = self.reader.geometry();
-        let ring = u64::from(geometry.sub_buffer) * u64::from(geometry.sub_buffers);
-        for buffer in 0..geometry.buffers {
-            fullness = fullness.max((self.reader.pending(buffer) * 256 / ring) as u32);
-            let mut most = if last { u32::MAX } else { geometry.sub_buffers };
-            while let Some(packet) = self.reader.next(buffer, cut) {
-                most = if packet.closes { most - 1 } else { 0 };
-                self.overwritten.insert(buffer, packet.losses.overwritten);
-                let is_wanted = match self.span {
-                    Span::Whole => true,
-                    Span::Since(since_ns) => packet.end_ns >= since_ns && packet.records > 0,
-                };
-                if is_wanted {
-                    let stream = StreamId { class: metadata::RINGS, instance: packet.cpu };
-                    let copy;
-                    let content = if self.is_foreign {
-                        copy = packet.to_vec();
-                        &copy
-                    } else {
-                        // SAFETY: CO-1, or RC-1, or it is a snapshot's copy: the session's rings have this reader only, and
-                        // their file is closed to other users.
-                        unsafe { packet.as_slice() }
-                    };
-                    let (begin_ns, end_ns, discarded) = (packet.begin_ns, packet.end_ns, packet.losses.total());
-                    let lost_before = packet.discarded_before.saturating_add(packet.losses.overwritten);
-                    let extent = Extent { records: u64::from(packet.records), lost_before };
-                    self.tell(&Packet { stream, cpu: packet.cpu, begin_ns, end_ns, discarded, content }, extent)?;
-                }
-                self.reader.consume(packet);
-                if most == 0 && !last {
-                    break;
+        let most = if last { u32::MAX } else { geometry.sub_buffers };
+        let mut going: Vec<(u32, u32)> = (0..geometry.buffers).map(|buffer| (buffer, most)).collect();
+        // One sub-buffer of each in turn: where writers overwrite, the oldest of all go first.
+        while !going.is_empty() {
+            let mut next = Vec::with_capacity(going.len());
+            for (buffer, most) in going {
+                if let Some(closes) = self.deliver_one(buffer, cut)? {
+                    let most = if closes { most - 1 } else { 0 };
+                    if most > 0 || last {
+                        next.push((buffer, most));
+                    }
                 }
             }
+            going = next;
         }
         self.deliver_fallback(last)?;
         self.sink.settle()?;
         Ok(fullness)
+    }
+
+    /// Delivers the next packet of a buffer. Returns whether it closed its sub-buffer; `None`: there is none.
+    fn deliver_one(&mut self, buffer: u32, cut: bool) -> Result<Option<bool>> {
+        let Some(packet) = self.reader.next(buffer, cut) else { return Ok(None) };
+        self.overwritten.insert(buffer, packet.losses.overwritten);
+        let is_wanted = match self.span {
+            Span::Whole => true,
+            Span::Since(since_ns) => packet.end_ns >= since_ns && packet.records > 0,
+        };
+        if is_wanted {
+            let stream = StreamId { class: metadata::RINGS, instance: packet.cpu };
+            let copy;
+            let content = if self.is_foreign {
+                copy = packet.to_vec();
+                &copy
+            } else {
+                // SAFETY: CO-1, or RC-1, or it is a snapshot's copy: the session's rings have this reader only, and their file
+                // is closed to other users.
+                unsafe { packet.as_slice() }
+            };
+            let (begin_ns, end_ns, discarded) = (packet.begin_ns, packet.end_ns, packet.losses.total());
+            let lost_before = packet.discarded_before.saturating_add(packet.losses.overwritten);
+            let extent = Extent { records: u64::from(packet.records), lost_before };
+            self.tell(&Packet { stream, cpu: packet.cpu, begin_ns, end_ns, discarded, content }, extent)?;
+        }
+        let closes = packet.closes;
+        self.reader.consume(packet);
+        Ok(Some(closes))
     }
 
     fn tell(&mut self, packet: &Packet<'_>, extent: Extent) -> Result<()> {

@@ -95,6 +95,12 @@ fn show(process: &Process, receipt: &Receipt, common: &Common) -> Result<(), Fai
     if receipt.lost > 0 {
         text.push_str(&format!("; {} lost in between", receipt.lost));
     }
+    if receipt.not_kept > 0 {
+        text.push_str(&format!("; {} of other keys were not kept", receipt.not_kept));
+    }
+    if receipt.keys_gone > 0 {
+        text.push_str(&format!("; of {} kept keys nothing was there any more", receipt.keys_gone));
+    }
     complain(format_args!("{text}"));
     Ok(())
 }

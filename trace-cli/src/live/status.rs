@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use serde_json::json;
-use trace_control::protocol::{Losses, Request, SessionState, Status};
+use trace_control::protocol::{Losses, NotKept, Request, SessionState, Status};
 use trace_control::units;
 
 use super::process::Process;
@@ -104,6 +104,9 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
     write!(out, "{}", table(&headings, now.sessions.iter().map(row).collect()))?;
     for session in &now.sessions {
         session.triggers.iter().try_for_each(|t| writeln!(out, "trigger of {}: {}", session.name, trigger::state(t)))?;
+        if !session.not_kept.is_none() {
+            writeln!(out, "trace of {}: {}", session.name, NotKeptInWords(&session.not_kept))?;
+        }
     }
     out.flush()?;
     for session in &now.sessions {
@@ -158,6 +161,27 @@ impl fmt::Display for Count<'_> {
         }
         if state.limited > 0 {
             write!(f, ", {} limited", state.limited)?;
+        }
+        if !state.not_kept.is_none() {
+            write!(f, ", {}", NotKeptInWords(&state.not_kept))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a trace did not get.
+struct NotKeptInWords<'a>(&'a NotKept);
+
+impl fmt::Display for NotKeptInWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NotKept { events, hurried, late_keys, forgotten_keys } = self.0;
+        write!(f, "{events} not kept")?;
+        for (count, what) in
+            [(hurried, "of them decided early"), (late_keys, "keys kept too late"), (forgotten_keys, "kept keys forgotten")]
+        {
+            if *count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
         }
         Ok(())
     }

@@ -17,6 +17,9 @@ use crate::failure::{Failure, complain};
 ///
 /// when CONDITION then ACTION {, ACTION} [debounce T] [max N/s] [times N] [as NAME]
 ///
+/// keep EVENT [if EXPRESSION] by KEY [wait T], or keep latency(A, B by KEY) > T: of the events that carry the key, traces and
+/// snapshots get only those for whose key it holds.
+///
 /// Conditions: EVENT [if EXPRESSION]; max(EVENT.FIELD) [> N]; latency(A, B by KEY) > T; max(latency(A, B by KEY)) [> T];
 /// count(EVENT [by KEY]) >= N within T; missing(A, B by KEY) within T; signal NAME.
 ///
@@ -138,7 +141,9 @@ fn show(process: &Process, sessions: &[SessionState], common: &Common) -> Result
 
 /// `slow fired 3 times, 17 folded`.
 pub(super) fn state(trigger: &TriggerState) -> String {
+    let keeps = trigger.trigger.starts_with("keep ");
     let mut text = match trigger.fired {
+        keys if keeps => format!("{} kept {keys} keys", trigger.name),
         0 => format!("{} has not fired", trigger.name),
         1 => format!("{} fired once", trigger.name),
         times => format!("{} fired {times} times", trigger.name),

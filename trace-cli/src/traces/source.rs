@@ -307,6 +307,7 @@ impl Opened {
                 if event.name() == THREAD_NAME {
                     gatherer.name(&event);
                 }
+                summary.learn(&event);
                 if chooser.accepts(&event) {
                     summary.shown += 1;
                     gatherer.event(&event)?;

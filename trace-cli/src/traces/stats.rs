@@ -95,6 +95,9 @@ fn overview(opened: &Opened, counts: &Counts, summary: &Summary, out: &mut impl 
     let rate = counts.total.rate(duration).map_or_else(String::new, |rate| format!(", {}", Rate(rate)));
     let (events, bytes) = (counts.total.events, Bytes(counts.total.bytes));
     writeln!(out, "{events} events{rate}, {bytes}, in {streams} streams")?;
+    if summary.not_kept > 0 {
+        writeln!(out, "not kept: {} events of other keys", summary.not_kept)?;
+    }
     let others = if summary.uncounted { ", others before the first packet of a stream" } else { "" };
     writeln!(out, "lost: {} discarded events, {} lost packets{others}", summary.discarded_events, summary.lost_packets)
 }

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use trace_ctf::reader::{Loss, LossKind};
+use trace_ctf::reader::{Event, Loss, LossKind};
 
 use crate::Outcome;
 use crate::failure::{complain, remedy};
+
+/// The event with which the tracer tells what it left out.
+const NOT_KEPT: &str = "ringtrace:not_kept";
 
 /// What is counted on the way.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +19,8 @@ pub(super) struct Summary {
     pub(super) shown: u64,
     pub(super) discarded_events: u64,
     pub(super) lost_packets: u64,
+    /// Events that were left out, since their keys were not kept.
+    pub(super) not_kept: u64,
     /// Losses that the trace does not count.
     pub(super) uncounted: bool,
     pub(super) damaged: u64,
@@ -35,6 +40,14 @@ impl Summary {
         }
     }
 
+    /// Learns from an event, if it is one that tells what was left out.
+    pub(super) fn learn(&mut self, event: &Event<'_>) {
+        if event.name() == NOT_KEPT {
+            let count = event.field("events").and_then(|events| events.as_u64());
+            self.not_kept = self.not_kept.saturating_add(count.unwrap_or(0));
+        }
+    }
+
     pub(super) fn damage(&mut self, error: &trace_ctf::Error) {
         self.damaged += 1;
         complain(format_args!("error: {error}\n  {}", remedy(error)));
@@ -46,6 +59,7 @@ impl Summary {
         self.shown += other.shown;
         self.discarded_events = self.discarded_events.saturating_add(other.discarded_events);
         self.lost_packets = self.lost_packets.saturating_add(other.lost_packets);
+        self.not_kept = self.not_kept.saturating_add(other.not_kept);
         self.uncounted |= other.uncounted;
         self.damaged += other.damaged;
         self.stopped |= other.stopped;
@@ -60,6 +74,7 @@ impl Summary {
         serde_json::json!({
             "discarded_events": self.discarded_events,
             "lost_packets": self.lost_packets,
+            "not_kept": self.not_kept,
             "uncounted": self.uncounted,
             "damaged": self.damaged,
         })
@@ -76,6 +91,9 @@ impl fmt::Display for Summary {
             write!(f, ", the rest was not read")?;
         }
         write!(f, ", {}, {}", Count(self.discarded_events, "discarded event"), Count(self.lost_packets, "lost packet"))?;
+        if self.not_kept > 0 {
+            write!(f, ", {} not kept", self.not_kept)?;
+        }
         if self.uncounted {
             write!(f, ", others before the first packet of a stream")?;
         }

@@ -2,6 +2,7 @@
 
 use crate::attach::{self, NamedProbe};
 use crate::builder::CEILING;
+use crate::keep::NotKept;
 use crate::module::Module;
 use crate::process;
 use crate::rcu::lock;
@@ -131,11 +132,17 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         cut: statistics.cut,
         filtered: statistics.filtered,
         limited: statistics.limited,
+        not_kept: not_kept(statistics.not_kept),
         triggers: trigger::states(session).into_iter().map(|state| trigger_state(session, state)).collect(),
         warnings: lock(&session.warnings).clone(),
         failure: session.failure().map(|e| crate::error::Chain(&e).to_string()),
         plan: plan(session),
     }
+}
+
+fn not_kept(not_kept: NotKept) -> words::NotKept {
+    let NotKept { events, hurried, late, forgotten } = not_kept;
+    words::NotKept { events, hurried, late_keys: late, forgotten_keys: forgotten }
 }
 
 /// What would make a session like this one.
@@ -185,12 +192,15 @@ pub(super) fn module(module: &Module) -> words::Module {
 
 /// What a snapshot holds.
 pub(super) fn receipt(session: &str, receipt: Receipt) -> words::Receipt {
-    let Receipt { path, reason, events, bytes, rings, overwritten, lost } = receipt;
-    let covered = |c: &Covered| words::Covered { cpu: c.cpu, begin_ns: c.begin_ns, end_ns: c.end_ns, events: c.events };
+    let Receipt { path, reason, events, bytes, rings, overwritten, lost, not_kept, keys_gone } = receipt;
+    let covered = |c: &Covered| {
+        let Covered { cpu, begin_ns, end_ns, events, was_lapped } = *c;
+        words::Covered { cpu, begin_ns, end_ns, events, lapped: was_lapped }
+    };
     // The program may have another working directory than who reads this.
     let path = std::path::absolute(&path).unwrap_or(path);
     let rings = rings.iter().map(covered).collect();
-    words::Receipt { session: session.to_owned(), path, reason, events, bytes, rings, overwritten, lost }
+    words::Receipt { session: session.to_owned(), path, reason, events, bytes, rings, overwritten, lost, not_kept, keys_gone }
 }
 
 fn trigger_state(session: &Recording, state: TriggerState) -> words::TriggerState {

@@ -65,7 +65,10 @@ impl Directory {
             }
         }
         let (uuid, origin_ns) = (schema.trace.uuid, Some(origin_ns));
-        Ok((Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: true }, cut))
+        Ok((
+            Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: true, allocates: true },
+            cut,
+        ))
     }
 }
 

@@ -104,8 +104,9 @@ pub struct FallbackRecord<'r> {
 #[derive(Debug)]
 pub(super) struct FallbackReader {
     position: u64,
-    /// Where a snapshot ends.
+    /// Where it ends.
     until: Option<u64>,
+    is_snapshot: bool,
     last_ns: u64,
     delivered: u64,
     /// Records that were reserved and never read: holes that were seen, adjacent ones as one until [`settle`](Self::settle).
@@ -124,6 +125,7 @@ impl FallbackReader {
         let mut reader = FallbackReader {
             position: 0,
             until: None,
+            is_snapshot,
             last_ns: 0,
             delivered: 0,
             holes: 0,
@@ -166,7 +168,7 @@ impl FallbackReader {
                 break;
             }
             // No record here: adrift, a hole, or one that is being written.
-            let limit = if self.is_adrift || is_final || self.until.is_some() {
+            let limit = if self.is_adrift || is_final || self.is_snapshot {
                 reserved
             } else {
                 let now = Instant::now();
@@ -206,6 +208,24 @@ impl FallbackReader {
             ns: self.last_ns,
             payload: bytes.get(..len)?,
         })
+    }
+
+    /// How far writers are.
+    pub(super) fn reserved(&self, memory: &Memory<'_>) -> Option<u64> {
+        // Acquire: as in `next`.
+        ring(memory).map(|ring| ring.reserved.load(Ordering::Acquire) & !7)
+    }
+
+    /// Ends there, or nowhere.
+    pub(super) fn end_at(&mut self, until: Option<u64>) {
+        self.until = until;
+    }
+
+    /// Whether anything was overwritten before it was consumed.
+    pub(super) fn was_lapped(&self, memory: &Memory<'_>) -> bool {
+        let Some(ring) = ring(memory) else { return false };
+        let reserved = self.until.unwrap_or_else(|| ring.reserved.load(Ordering::Relaxed));
+        reserved.saturating_sub(ring.consumed.load(Ordering::Relaxed)) > ring.size()
     }
 
     /// Lets writers have what was delivered.

@@ -148,5 +148,5 @@ pub use self::fallback::{FALLBACK_HEADER, FallbackRecord};
 pub use self::header::{Header, LONGEST_HEADER};
 pub use self::layout::{CALLER_WORDS, SUPERBLOCK, Settings};
 pub use self::losses::Losses;
-pub use self::reader::{Packet, Positions, Purpose, Reader};
+pub use self::reader::{Moment, Packet, Positions, Purpose, Reader};
 pub use self::sequence::Appender;

@@ -36,6 +36,8 @@ pub struct Reader {
     cursors: Vec<Cursor>,
     fallback: FallbackReader,
     lease: Option<Arc<Lease>>,
+    /// Memory of a copy that was consumed, for the next one.
+    spare: Vec<u8>,
 }
 
 /// The right to consume within this process; held by the reader and by packets that lie in the ring.
@@ -81,6 +83,13 @@ struct Cursor {
 struct Committed {
     word: CommitWord,
     last_ns: u64,
+}
+
+/// How far the rings of a channel were, at one time.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    buffers: Vec<Option<Committed>>,
+    fallback: Option<u64>,
 }
 
 /// How far a buffer is: bytes since its beginning, with what its sub-buffers are opened by and leave empty at their ends.
@@ -177,19 +186,23 @@ impl Packet {
     /// Copies its records.
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.content {
-            Content::Mapped { mapping, at, len, .. } => copy(mapping, *at, *len),
+            Content::Mapped { mapping, at, len, .. } => copy(mapping, *at, *len, Vec::new()),
             Content::Copied(bytes) => bytes.clone(),
         }
     }
 }
 
-/// Copies bytes that others may write meanwhile.
-fn copy(mapping: &Mapping, at: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    let Some(start) = mapping.range(at, len) else { return Vec::new() };
-    // SAFETY: both are `len` bytes. What a concurrent writer makes of the source is thrown away by whoever called (RB-7);
-    // the copy itself is of plain bytes, of which any values are valid.
-    unsafe { core::ptr::copy_nonoverlapping(start.as_ptr(), bytes.as_mut_ptr(), len) };
+/// Copies bytes that others may write meanwhile, into the memory of `bytes` where that is enough.
+fn copy(mapping: &Mapping, at: u64, len: usize, mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.clear();
+    let Some(start) = mapping.range(at, len) else { return bytes };
+    bytes.reserve(len);
+    // SAFETY: both are `len` bytes, which are written before they count. What a concurrent writer makes of the source is thrown
+    // away by whoever called (RB-7); the copy itself is of plain bytes, of which any values are valid.
+    unsafe {
+        core::ptr::copy_nonoverlapping(start.as_ptr(), bytes.as_mut_ptr(), len);
+        bytes.set_len(len);
+    }
     bytes
 }
 
@@ -239,7 +252,7 @@ impl Reader {
         let cursors = (0..geometry.buffers).map(|b| Cursor::new(memory, b, shape, purpose)).collect();
         let fallback = FallbackReader::new(memory, purpose == Purpose::Snapshot);
         let (layout, settings, key) = (memory.layout, memory.settings, memory.key);
-        Reader { mapping, layout, settings, key, purpose, shape, cursors, fallback, lease }
+        Reader { mapping, layout, settings, key, purpose, shape, cursors, fallback, lease, spare: Vec::new() }
     }
 
     pub(super) fn memory(&self) -> Memory<'_> {
@@ -282,6 +295,11 @@ impl Reader {
         self.fallback.losses(&self.memory())
     }
 
+    /// Whether the fallback region overwrote anything before it was consumed, up to where this reader ends.
+    pub fn fallback_was_lapped(&self) -> bool {
+        self.fallback.was_lapped(&self.memory())
+    }
+
     /// Returns how far `buffer` is. `None`: there is no such buffer.
     ///
     /// The two are read one after the other, so what is produced may be newer than what is consumed.
@@ -312,6 +330,21 @@ impl Reader {
         let now = CommitWord::load(&control.commit, Ordering::Relaxed).position();
         let at = self.shape.position_of(cursor.sequence).advance(cursor.offset);
         now.since(at).min(self.shape.ring())
+    }
+
+    /// Returns how far the rings are now.
+    pub fn moment(&self) -> Moment {
+        let memory = self.memory();
+        let far = |buffer| memory.control(buffer).map(|control| committed_by_now(control, self.shape));
+        Moment { buffers: (0..self.layout.geometry.buffers).map(far).collect(), fallback: self.fallback.reserved(&memory) }
+    }
+
+    /// Ends what is read at a moment, which is not before one that it ended at already; or nowhere.
+    pub fn end_at(&mut self, moment: Option<&Moment>) {
+        for (cursor, buffer) in self.cursors.iter_mut().zip(0..) {
+            cursor.until = moment.and_then(|moment| *moment.buffers.get(buffer)?);
+        }
+        self.fallback.end_at(moment.and_then(|moment| moment.fallback));
     }
 
     /// Returns the next packet of `buffer`: of the next closed sub-buffer; with `cut`, also of what is committed so far in the
@@ -372,7 +405,7 @@ impl Reader {
             let is_whole = sequence_seen == cursor.sequence.wrapping_add(1) && from <= to && to < shape.sub_buffer();
             let len = if is_whole { (to - from) as usize } else { 0 };
             let content = if copies {
-                let bytes = copy(&self.mapping, ring_at + from, len);
+                let bytes = copy(&self.mapping, ring_at + from, len, std::mem::take(&mut self.spare));
                 // Acquire fence: the copy comes before the position. Pairs with the order of the writer's stores: it
                 // commits the close at the end of the ring before it writes the first byte of the next lap (x86-64 keeps
                 // stores in order).
@@ -429,8 +462,11 @@ impl Reader {
 
     /// Gives the memory of a packet back to writers; to be called in the order of delivery, after what it holds is safe.
     ///
-    /// Until then a crash loses nothing: the next reader finds the packet again. Nothing in a snapshot.
+    /// Until then a crash loses nothing: the next reader finds the packet again. In a snapshot, writers feel nothing of it.
     pub fn consume(&mut self, packet: Packet) {
+        if let Content::Copied(bytes) = packet.content {
+            self.spare = bytes;
+        }
         if self.purpose != Purpose::Consume {
             return;
         }
@@ -478,6 +514,14 @@ fn committed(control: &Control) -> Option<Committed> {
     None
 }
 
+/// The same of any writer: one that never rests, at its last boundary.
+fn committed_by_now(control: &Control, shape: Shape) -> Committed {
+    committed(control).unwrap_or_else(|| {
+        let word = CommitWord::load(&control.commit, Ordering::Acquire);
+        Committed { word: CommitWord::new(shape.start(word.position()), 0), last_ns: 0 }
+    })
+}
+
 impl Cursor {
     fn new(memory: &Memory<'_>, buffer: u32, shape: Shape, purpose: Purpose) -> Cursor {
         let mut cursor = Cursor {
@@ -493,11 +537,7 @@ impl Cursor {
         let (Some(control), Some(page)) = (memory.control(buffer), memory.consumed(buffer)) else { return cursor };
         let now = committed(control);
         if purpose == Purpose::Snapshot {
-            // A writer that never rests: end at the last boundary.
-            cursor.until = Some(now.unwrap_or_else(|| {
-                let word = CommitWord::load(&control.commit, Ordering::Acquire);
-                Committed { word: CommitWord::new(shape.start(word.position()), 0), last_ns: 0 }
-            }));
+            cursor.until = Some(committed_by_now(control, shape));
         }
         cursor.sequence = page.consumed.load(Ordering::Relaxed) / shape.sub_buffer();
         cursor.delivered = page.delivered.load(Ordering::Relaxed);

@@ -195,6 +195,7 @@ impl Pending {
             }
             Action::Enable(rules) => drop(self.session.change(&rules.part, false)?),
             Action::Disable(rules) => drop(self.session.change(&rules.part, true)?),
+            Action::Keep { .. } => {} // done when it was seen
             Action::Notify(message) => {
                 self.firing.message = Some(message.clone());
                 notify(self.firing.clone());
@@ -237,7 +238,7 @@ fn record(session: &Arc<Recording>, trigger: &Trigger, firing: &mut Firing) {
 }
 
 /// Takes the snapshot of a firing, and finds how much of what was promised it holds.
-fn save(session: &Recording, firing: &Firing, before: Option<Duration>, after: Duration) -> Result<Saved> {
+fn save(session: &Arc<Recording>, firing: &Firing, before: Option<Duration>, after: Duration) -> Result<Saved> {
     let reason = format!("trigger {}", firing.trigger);
     let begun = now_ns(session);
     let elapsed = Duration::from_nanos(begun.saturating_sub(firing.at_ns));
@@ -245,7 +246,8 @@ fn save(session: &Recording, firing: &Firing, before: Option<Duration>, after: D
     let last = before.filter(|_| has_clock(session)).map(|before| before.saturating_add(elapsed));
     let receipt: Receipt = session.snapshot(Wanted { reason: &reason, last, keep: session.builder.keep })?;
     let age = u64::try_from(session.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let oldest = session.oldest(&receipt).unwrap_or(0).max(begun.saturating_sub(age));
+    let lapped = receipt.rings.iter().filter(|ring| ring.was_lapped).map(|ring| ring.begin_ns).max();
+    let oldest = lapped.unwrap_or(0).max(begun.saturating_sub(age));
     let before_ns = before.map(|before| u64::try_from(before.as_nanos()).unwrap_or(u64::MAX));
     let covered = firing.at_ns.saturating_sub(oldest);
     Ok(Saved {

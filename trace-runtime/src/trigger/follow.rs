@@ -4,11 +4,12 @@ use super::grammar::Condition;
 use super::matching::{Cause, Key, Seen};
 use super::{Source, Trigger};
 use crate::error::{Error, Result};
+use crate::keep::{key_at, place_of};
 use crate::output::{Packet, Sink, StreamId};
 use crate::rcu::lock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use trace_ctf::reader::{Decoder, Event, Field, Scalar, Value};
+use trace_ctf::reader::{Decoder, Event, Field, Value};
 use trace_ctf::schema as ctf;
 
 /// Most bytes of an event's text.
@@ -40,7 +41,11 @@ impl Follower {
                     // The text takes longer than to know that nobody will read it.
                     let is_wanted = trigger.on_path.is_closed() || state.admission.is_free(&trigger.spec.limits, event.cycles());
                     let what = if is_wanted { text(&event) } else { String::new() };
-                    trigger.fire(&mut state, Cause { ns: event.cycles(), what, latency_ns: None });
+                    trigger.fire(&mut state, Cause { ns: event.cycles(), what, latency_ns: None, key: Key::All });
+                }
+                Condition::Keyed(..) => {
+                    let Some(key) = key(condition, &event, &mut self.keys) else { continue };
+                    trigger.fire(&mut state, Cause { ns: event.cycles(), what: String::new(), latency_ns: None, key });
                 }
                 _ => {
                     let Some(key) = key(condition, &event, &mut self.keys) else { continue };
@@ -61,20 +66,9 @@ fn unreadable(error: trace_ctf::Error) -> Error {
 fn key(condition: &Condition, event: &Event<'_>, keys: &mut HashMap<(u64, u64), Option<Field>>) -> Option<Key> {
     let Some(key) = condition.key() else { return Some(Key::All) };
     let stream = event.packet().stream_class();
-    let find = || {
-        let name = key.part.as_str();
-        Field::find(stream, event.class(), name.strip_prefix("$ctx.").unwrap_or(name))
-    };
+    let find = || place_of(key.part.as_str(), stream, event);
     let field = keys.entry((stream.id, event.class().id)).or_insert_with(find);
-    Some(match event.get(field.as_ref()?)? {
-        Scalar::Unsigned(value) | Scalar::Flags(_, value) => Key::Integer(value.into()),
-        Scalar::Signed(value) => Key::Integer(value.into()),
-        Scalar::Boolean(value) => Key::Integer(value.into()),
-        Scalar::Enumeration(_, value) => Key::Integer(value),
-        Scalar::Float(value) => Key::Float(value.to_bits()),
-        Scalar::Text(bytes) => Key::Text(String::from_utf8_lossy(bytes).into()),
-        _ => return None,
-    })
+    key_at(field.as_ref()?, event)
 }
 
 /// `request id = 7, us = 950`.

@@ -3,6 +3,8 @@
 //! ```text
 //! triggers  = trigger { ( ";" | end of line ) trigger }
 //! trigger   = "when" condition "then" action { "," action } { clause }
+//!           | "keep" keyed { "wait" DURATION | clause }                         events of keys for which it holds, and no others
+//! keyed     = SOURCE "by" FIELD | a condition with "by"
 //! condition = SOURCE                                                            an event
 //!           | "max" "(" EVENT "." FIELD [ "if" EXPRESSION ] ")" [ ">" NUMBER ]  a new maximum of a field
 //!           | "latency" "(" SOURCE "," SOURCE [ "by" FIELD ] ")" ">" DURATION
@@ -43,6 +45,8 @@ pub(crate) struct Spec {
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
     Event(Source),
+    /// Each event, for its key.
+    Keyed(Source, Placed<Key>),
     /// A new maximum of a field, above a number.
     Maximum(Source, Placed<Key>, Option<i64>),
     Latency {
@@ -78,12 +82,20 @@ pub(crate) type Source = Placed<String>;
 /// What is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    Snapshot { before: Option<Duration>, after: Duration, frozen: bool },
+    Snapshot {
+        before: Option<Duration>,
+        after: Duration,
+        frozen: bool,
+    },
     Stop,
     Start,
     Enable(Placed<String>),
     Disable(Placed<String>),
     Notify(String),
+    /// Its key is kept; the consumer holds events back for so long.
+    Keep {
+        wait: Duration,
+    },
 }
 
 /// How often it may fire.
@@ -110,7 +122,7 @@ impl Condition {
     /// The events that it is about, in their order.
     pub(crate) fn sources(&self) -> Vec<&Source> {
         match self {
-            Condition::Event(of) | Condition::Maximum(of, ..) | Condition::Count { of, .. } => vec![of],
+            Condition::Event(of) | Condition::Keyed(of, _) | Condition::Maximum(of, ..) | Condition::Count { of, .. } => vec![of],
             Condition::Latency { between, .. } | Condition::Missing { between, .. } => vec![&between.first, &between.second],
             Condition::Signal(..) => Vec::new(),
         }
@@ -121,6 +133,7 @@ impl Condition {
         match self {
             Condition::Latency { between, .. } | Condition::Missing { between, .. } => between.by.as_ref(),
             Condition::Count { by, .. } => by.as_ref(),
+            Condition::Keyed(_, by) => Some(by),
             _ => None,
         }
     }
@@ -153,6 +166,14 @@ impl Spec {
         false
     }
 
+    /// What it keeps events by, and how long the consumer waits for that.
+    pub(crate) fn keeps(&self) -> Option<(&Placed<Key>, Duration)> {
+        match self.actions[..] {
+            [Action::Keep { wait }] => Some((self.condition.key()?, wait)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn takes_snapshots(&self) -> bool {
         self.actions.iter().any(|action| matches!(action, Action::Snapshot { .. }))
     }
@@ -168,8 +189,11 @@ const CLAUSES: &str = "a trigger goes on with `,` and an action, `debounce T`, `
 fn parse(text: &str, span: Range<usize>) -> Result<Spec> {
     let mut words = Words { text, at: span.start, end: span.end };
     let (first, at) = words.word();
+    if first == "keep" {
+        return keep(words, span);
+    }
     if first != "when" {
-        return Err(Error::rule(text, at, "a trigger begins with `when`", EXAMPLE));
+        return Err(Error::rule(text, at, "a trigger begins with `when` or `keep`", EXAMPLE));
     }
     let condition = words.until(&["then"]);
     let (then, at) = words.word();
@@ -195,6 +219,41 @@ fn parse(text: &str, span: Range<usize>) -> Result<Spec> {
     Ok(spec)
 }
 
+/// How long the consumer waits for a key to be marked, where nothing else is said.
+const WAIT: Duration = Duration::from_secs(1);
+const KEEP: &str = "such as `keep answered if us > 5000 by id` or `keep latency(received, answered by id) > 5ms`";
+
+fn keep(mut words: Words<'_>, span: Range<usize>) -> Result<Spec> {
+    let text = words.text;
+    let begin = words.at;
+    let condition = match function(&mut words)? {
+        Some(condition) => condition,
+        None => {
+            let of = words.until(&["by"]);
+            let (of, by) = (source(text, of)?, by(&mut words)?);
+            let Some(by) = by else {
+                return Err(Error::rule(text, begin..span.end, "by which field is missing", KEEP));
+            };
+            Condition::Keyed(of, by)
+        }
+    };
+    if condition.key().is_none() {
+        return Err(Error::rule(text, begin..words.at, "this has no key by which events belong together", KEEP));
+    }
+    let mut wait = WAIT;
+    let limits = Limits { debounce: Duration::ZERO, ..Limits::default() };
+    let mut spec = Spec { condition, actions: Vec::new(), limits, name: None, text: text[span].to_owned() };
+    while !words.is_empty() {
+        if words.takes("wait") {
+            wait = words.duration()?;
+        } else {
+            clause(&mut spec, &mut words)?;
+        }
+    }
+    spec.actions.push(Action::Keep { wait });
+    Ok(spec)
+}
+
 /// The first parenthesis that is not closed.
 fn unclosed(text: &str) -> Option<usize> {
     let mut open = Vec::new();
@@ -211,7 +270,33 @@ fn unclosed(text: &str) -> Option<usize> {
 fn parse_condition(words: &mut Words<'_>) -> Result<Condition> {
     let text = words.text;
     let begin = words.at;
-    let condition = match words.function() {
+    let condition = match function(words)? {
+        Some(condition) => condition,
+        None => {
+            let (word, _) = words.word();
+            if word == "signal" {
+                let (name, at) = words.word();
+                let Some(number) = signal(name) else {
+                    let known: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
+                    let remedy = format!("there are {}", known.join(", "));
+                    return Err(Error::rule(text, at, format!("no signal is called `{name}`"), remedy));
+                };
+                Condition::Signal(number, name.to_owned())
+            } else {
+                let end = words.end;
+                words.at = end;
+                Condition::Event(source(text, begin..end)?)
+            }
+        }
+    };
+    words.finish(CONDITIONS)?;
+    Ok(condition)
+}
+
+/// A condition that is written like a function, if one comes next.
+fn function(words: &mut Words<'_>) -> Result<Option<Condition>> {
+    let text = words.text;
+    Ok(Some(match words.function() {
         Some(("latency", _)) => {
             let between = pair(&mut words.arguments()?)?;
             words.expect(">", "a bound is missing", "such as `latency(begin, end by id) > 5ms`")?;
@@ -234,25 +319,8 @@ fn parse_condition(words: &mut Words<'_>) -> Result<Condition> {
         Some((name, at)) => {
             return Err(Error::rule(text, at, format!("no condition is called `{name}`"), CONDITIONS));
         }
-        None => {
-            let (word, _) = words.word();
-            if word == "signal" {
-                let (name, at) = words.word();
-                let Some(number) = signal(name) else {
-                    let known: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
-                    let remedy = format!("there are {}", known.join(", "));
-                    return Err(Error::rule(text, at, format!("no signal is called `{name}`"), remedy));
-                };
-                Condition::Signal(number, name.to_owned())
-            } else {
-                let end = words.end;
-                words.at = end;
-                Condition::Event(source(text, begin..end)?)
-            }
-        }
-    };
-    words.finish(CONDITIONS)?;
-    Ok(condition)
+        None => return Ok(None),
+    }))
 }
 
 fn maximum(words: &mut Words<'_>) -> Result<Condition> {
@@ -300,18 +368,22 @@ fn pair(words: &mut Words<'_>) -> Result<Pair> {
 fn keyed(words: &mut Words<'_>) -> Result<(Source, Option<Placed<Key>>)> {
     let text = words.text;
     let of = words.until(&["by"]);
-    let by = if words.takes("by") {
-        let (field, at) = words.word();
-        if field.is_empty() {
-            return Err(Error::rule(text, at, "a field is missing after `by`", "such as `by id`"));
-        }
-        let key = Key::parse(field).map_err(|e| Error::from_filter(e, text, at.start))?;
-        Some(Placed { part: key, at: at.start })
-    } else {
-        None
-    };
+    let by = by(words)?;
     words.finish("after the field nothing follows")?;
     Ok((source(text, of)?, by))
+}
+
+/// The field that events have in common, if one comes next.
+fn by(words: &mut Words<'_>) -> Result<Option<Placed<Key>>> {
+    if !words.takes("by") {
+        return Ok(None);
+    }
+    let (field, at) = words.word();
+    if field.is_empty() {
+        return Err(Error::rule(words.text, at, "a field is missing after `by`", "such as `by id`"));
+    }
+    let key = Key::parse(field).map_err(|e| Error::from_filter(e, words.text, at.start))?;
+    Ok(Some(Placed { part: key, at: at.start }))
 }
 
 fn source(text: &str, span: Range<usize>) -> Result<Source> {
@@ -450,6 +522,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_to_be_kept_has_a_key() {
+        let spec = one("keep answered level info if us > 5000 || failed by id wait 250ms max 10/s as slow");
+        assert!(matches!(&spec.condition, Condition::Keyed(s, _) if s.part == "answered level info if us > 5000 || failed"));
+        let (key, wait) = spec.keeps().expect("it keeps");
+        assert_eq!((key.part.as_str(), wait, spec.limits.debounce), ("id", Duration::from_millis(250), Duration::ZERO));
+        assert_eq!((spec.limits.rate, spec.name.as_deref()), (Some((10, Duration::from_secs(1))), Some("slow")));
+        let spec = one("keep latency(a, b by $ctx.vtid) > 5ms");
+        assert_eq!(spec.keeps().map(|(key, wait)| (key.part.as_str(), wait)), Some(("$ctx.vtid", WAIT)));
+        assert!(one("keep missing(a, b by id) within 1s as hung").keeps().is_some() && one("when a then stop").keeps().is_none());
+    }
+
+    #[test]
     fn actions_and_clauses_are_parsed() {
         let spec = one("when a then snapshot before 10s after 1s, notify \"it's \\\"late\\\"\", disable \"b:*; c for 30s\" \
                         debounce 30s max 3/h times 5 as slow-one");
@@ -500,6 +584,12 @@ mod tests {
             "when a then stop max 3",
             "when a then stop times none",
             "when a then stop as a/b",
+            "keep a if us > 5",
+            "keep a by",
+            "keep latency(a, b) > 5ms",
+            "keep max(a.us) > 5",
+            "keep a by id wait long",
+            "keep a by id then stop",
         ];
         let mut text = String::new();
         for trigger in wrong {

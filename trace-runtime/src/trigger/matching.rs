@@ -10,7 +10,7 @@ const MOST_KEYS: usize = 1 << 16;
 
 /// The value by which events belong together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(crate) enum Key {
     /// All belong together.
     All,
     Integer(i128),
@@ -48,6 +48,8 @@ pub(crate) struct Cause {
     pub(crate) what: String,
     /// The latency, where one is measured.
     pub(crate) latency_ns: Option<u64>,
+    /// What the events have in common.
+    pub(crate) key: Key,
 }
 
 /// What was seen so far.
@@ -98,7 +100,7 @@ impl Matcher {
                 if is_above && (is_maximum || !maximum) {
                     let of = Of(condition, &seen.key);
                     let what = format!("{} from {} to {}{of}", Ns(latency), name(condition, 0), name(condition, 1));
-                    fire(Cause { ns: seen.ns, what, latency_ns: Some(latency) });
+                    fire(Cause { ns: seen.ns, what, latency_ns: Some(latency), key: seen.key });
                 }
             }
             Condition::Missing { .. } if seen.source == 1 => drop(self.open.remove(&seen.key)),
@@ -115,13 +117,13 @@ impl Matcher {
                     times.clear();
                     let of = Of(condition, &seen.key);
                     let what = format!("{count} of {} within {}{of}", name(condition, 0), Ns(seen.ns - begin));
-                    fire(Cause { ns: seen.ns, what, latency_ns: None });
+                    fire(Cause { ns: seen.ns, what, latency_ns: None, key: seen.key });
                 }
                 if self.counted.len() > MOST_KEYS {
                     self.forget_counts(oldest);
                 }
             }
-            Condition::Event(_) | Condition::Maximum(..) | Condition::Signal(..) => {}
+            Condition::Event(_) | Condition::Keyed(..) | Condition::Maximum(..) | Condition::Signal(..) => {}
         }
     }
 
@@ -165,7 +167,7 @@ impl Matcher {
                 self.open.remove(&key);
                 let of = Of(condition, &key);
                 let what = format!("no {} within {} of {}{of}", name(condition, 1), Ns(within), name(condition, 0));
-                fire(Cause { ns: ns.saturating_add(within), what, latency_ns: None });
+                fire(Cause { ns: ns.saturating_add(within), what, latency_ns: None, key });
             }
         }
     }

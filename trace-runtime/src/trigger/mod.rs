@@ -35,6 +35,7 @@ use crate::condition::scope;
 use crate::consumer::{self, Request};
 use crate::context::Context;
 use crate::error::{Error, Kind, Result};
+use crate::keep::Kept;
 use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu::lock;
@@ -45,6 +46,7 @@ use crate::snapshot::Receipt;
 use fired::fired_class;
 pub(crate) use follow::Follower;
 use grammar::{Condition, Limits, Spec};
+pub(crate) use matching::Key;
 use matching::{Cause, Matcher};
 use on_path::OnPath;
 use std::collections::VecDeque;
@@ -150,6 +152,8 @@ pub(crate) struct Trigger {
     sources: Mutex<Vec<Arc<Recording>>>,
     /// Event ID of `ringtrace:trigger_fired` in the session.
     event_id: u32,
+    /// Where it marks what is to be kept.
+    kept: Arc<Kept>,
 }
 
 #[derive(Debug, Default)]
@@ -230,6 +234,10 @@ pub(crate) fn add(session: &Arc<Recording>, text: &str) -> Result<Vec<String>> {
 
 /// What a trigger needs of its session.
 pub(crate) fn check(session: &Recording, spec: &Spec, text: &str) -> Result<()> {
+    if spec.keeps().is_some() && session.is_consumed_elsewhere() {
+        let remedy = "have the program write the trace: record without `--external`";
+        return Err(Error::rule(text, 0..text.len(), "another process writes this session's trace, all of it", remedy));
+    }
     check_mode(spec, session.channel.core.settings().mode == Mode::Overwrite, text)
 }
 
@@ -260,8 +268,14 @@ fn add_one(session: &Arc<Recording>, spec: Spec, text: &str) -> Result<String> {
         seen: Mutex::default(),
         sources: Mutex::default(),
         event_id,
+        kept: session.kept.clone(),
         spec,
     });
+    if let Some((field, wait)) = trigger.spec.keeps() {
+        // Before anything can mark a key.
+        session.keep()?;
+        session.kept.add(field.part.as_str(), wait);
+    }
     for (index, source) in trigger.spec.condition.sources().into_iter().enumerate() {
         let mut context = Context::VTID;
         if let Some(name) = key.as_ref().and_then(|key| key.part.as_str().strip_prefix("$ctx.")) {
@@ -353,7 +367,10 @@ pub(crate) fn take_all(session: &Recording) -> Vec<Arc<Recording>> {
 }
 
 fn take_sources(trigger: &Trigger) -> Vec<Arc<Recording>> {
-    lock(&trigger.seen).is_removed = true;
+    let was_removed = std::mem::replace(&mut lock(&trigger.seen).is_removed, true);
+    if let Some((field, _)) = trigger.spec.keeps().filter(|_| !was_removed) {
+        trigger.kept.remove(field.part.as_str());
+    }
     std::mem::take(&mut *lock(&trigger.sources))
 }
 
@@ -408,6 +425,14 @@ impl Trigger {
             return;
         }
         let limits = &self.spec.limits;
+        if let Some((field, _)) = self.spec.keeps() {
+            if !state.admission.is_free(limits, cause.ns) {
+                state.admission.folded += 1;
+            } else if self.kept.mark(field.part.as_str(), &cause.key) {
+                state.admission.take(limits, cause.ns);
+            }
+            return;
+        }
         // An event that stopped the channel was let through by the limits when they armed it.
         let is_first = if self.on_path.freezes() { self.on_path.explain() } else { state.admission.is_free(limits, cause.ns) };
         if !is_first {
@@ -428,7 +453,7 @@ impl Trigger {
         let news = count.saturating_sub(std::mem::replace(&mut state.signals, count));
         if news > 0 {
             state.admission.folded += news - 1;
-            self.fire(&mut state, Cause { ns, what: format!("signal {name}"), latency_ns: None });
+            self.fire(&mut state, Cause { ns, what: format!("signal {name}"), latency_ns: None, key: Key::All });
         }
     }
 }
@@ -468,7 +493,7 @@ impl Source {
             state.unexplained += 1;
             if state.unexplained > 2 {
                 let what = "an event that was lost to the trigger".to_owned();
-                trigger.fire(&mut state, Cause { ns: now_ns, what, latency_ns: None });
+                trigger.fire(&mut state, Cause { ns: now_ns, what, latency_ns: None, key: Key::All });
             }
         } else if state.admission.is_free(&trigger.spec.limits, now_ns) && !state.is_removed {
             trigger.on_path.arm();
