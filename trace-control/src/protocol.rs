@@ -661,6 +661,12 @@ pub struct Receipt {
     /// Keys that were kept and of which there was no event any more.
     #[serde(default)]
     pub keys_gone: u64,
+    /// Events of state dumps, which were run for it.
+    #[serde(default)]
+    pub state_events: u64,
+    /// Whether a state dump had not returned in time, so that its rest is missing.
+    #[serde(default)]
+    pub state_late: bool,
 }
 
 /// What a snapshot covers of one ring.

@@ -42,6 +42,14 @@ impl Channel {
         Channel { core, process, context, plan, redact, ids: Mutex::default(), cut: AtomicU64::new(0) }
     }
 
+    /// Makes one whose records have the form of this one's, and its event IDs.
+    pub(crate) fn like(&self, file: &File, mode: Mode, geometry: Geometry, by_cid: bool) -> io::Result<Channel> {
+        let plan = Plan { mode, by_cid, ..self.plan };
+        let indices = if by_cid { (0..geometry.buffers).collect() } else { self.process.cpus.clone() };
+        let core = plan.create(file, geometry, &indices[..geometry.buffers as usize], self.process.clock)?;
+        Ok(Channel::new(core, self.process, plan, self.context, self.redact))
+    }
+
     /// Bytes of payload that a record may have.
     pub(crate) fn payload_limit(&self) -> usize {
         self.core.largest_record().saturating_sub(ring_buffer::LONGEST_HEADER + self.context.size())

@@ -19,6 +19,7 @@ use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::{Mode, Purpose};
+use crate::state;
 use crate::sys;
 use crate::transfer::{Front, Span, Told, Transfer};
 use rustix::fs::{CWD, RenameFlags};
@@ -53,6 +54,10 @@ pub struct Receipt {
     pub not_kept: u64,
     /// Keys that were marked and of which there was no event any more.
     pub keys_gone: u64,
+    /// Events of state dumps, which were run for it. They are among the others, and in none of the rings.
+    pub state_events: u64,
+    /// Whether a state dump had not returned within a second, so that its rest is missing; or none could be run.
+    pub is_state_late: bool,
 }
 
 /// What a snapshot covers of one ring.
@@ -106,9 +111,18 @@ impl Recording {
             // What marks keys is followed up to where the reader ends. Without the thread nothing marks any.
             let _ = consumer::request(|reply| Request::Follow(self.clone(), reply));
         }
-        // After the reader: the classes of whatever it finds are described (JR-1).
+        let (state, is_state_late) = match state::now(self) {
+            Ok(Some(state::Now { reader, is_late })) => (Some(reader), is_late),
+            Ok(None) => (None, false),
+            Err(error) => {
+                self.warn(format!("a snapshot is without the program's state: {error}"));
+                (None, true)
+            }
+        };
+        // After the readers: the classes of whatever it finds are described (JR-1).
         let (mut trace, classes, names) = lock(&self.delivery).description(self.process.clock.now_ns());
-        trace.uuid = uuid(trace.uuid, records, wanted.last);
+        let made = state.as_ref().map_or(0, |_| self.process.clock.now_ns()); // the state is of a moment
+        trace.uuid = uuid(trace.uuid, records ^ made, wanted.last);
         trace.environment.push(("snapshot_reason".to_owned(), ctf::EnvValue::String(wanted.reason.to_owned())));
 
         let parent = self.snapshots();
@@ -124,6 +138,29 @@ impl Recording {
         let mut transfer = Transfer::new(reader, Front::of(&trace), Span::Since(since_ns), sink);
         transfer.deliver(true, true)?;
         transfer.close(0)?;
+        let lapped = (0..core.geometry().buffers).filter(|buffer| core.buffer_losses(*buffer).overwritten > 0);
+        let mut lapped: Vec<Option<u32>> = lapped.map(|buffer| transfer.reader.cpu(buffer)).collect();
+        lapped.extend(transfer.reader.fallback_was_lapped().then_some(None));
+        let overwritten = before.iter().zip(0..).map(|(before, buffer)| {
+            // Overtaken by a whole lap, the reader found nothing.
+            transfer.overwritten(buffer).unwrap_or_else(|| overwritten_at(buffer)).saturating_sub(*before)
+        });
+        let overwritten = overwritten.sum();
+        let rings: Vec<Covered> = {
+            let tally = lock(&tally);
+            let covered = |(stream, told): (&StreamId, &Told)| {
+                let cpu = (stream.class == metadata::RINGS).then_some(stream.instance);
+                let left_out = tally.left_out.get(stream).copied().unwrap_or(0);
+                let events = told.records.saturating_sub(left_out);
+                Covered { cpu, begin_ns: told.begin_ns, end_ns: told.end_ns, events, was_lapped: lapped.contains(&cpu) }
+            };
+            transfer.told().iter().map(covered).collect()
+        };
+        if let Some(state) = state {
+            transfer.go_on_with(state);
+            transfer.deliver(true, true)?;
+            transfer.close(0)?;
+        }
         let begin_ns = transfer.told().values().map(|told| told.begin_ns).min().unwrap_or(since_ns);
         if let Some(content) = metadata::thread_names(&names, begin_ns) {
             let stream = StreamId { class: metadata::CONSUMER, instance: 0 };
@@ -137,26 +174,15 @@ impl Recording {
             keep::tell(&mut *transfer.sink, &NotKept { events: not_kept, ..NotKept::default() }, end_ns)?;
         }
         transfer.sink.flush()?;
-        let lapped = (0..core.geometry().buffers).filter(|buffer| core.buffer_losses(*buffer).overwritten > 0);
-        let mut lapped: Vec<Option<u32>> = lapped.map(|buffer| transfer.reader.cpu(buffer)).collect();
-        lapped.extend(transfer.reader.fallback_was_lapped().then_some(None));
-        let covered = |(stream, told): (&StreamId, &Told)| {
-            let cpu = (stream.class == metadata::RINGS).then_some(stream.instance);
-            let left_out = tally.left_out.get(stream).copied().unwrap_or(0);
-            let events = told.records.saturating_sub(left_out);
-            Covered { cpu, begin_ns: told.begin_ns, end_ns: told.end_ns, events, was_lapped: lapped.contains(&cpu) }
-        };
-        let rings: Vec<Covered> = transfer.told().iter().map(covered).collect();
-        let overwritten = before.iter().zip(0..).map(|(before, buffer)| {
-            // Overtaken by a whole lap, the reader found nothing.
-            transfer.overwritten(buffer).unwrap_or_else(|| overwritten_at(buffer)).saturating_sub(*before)
-        });
+        let events = transfer.told().values().map(|told| told.records).sum::<u64>() - not_kept;
         let receipt = Receipt {
             path: PathBuf::new(),
             reason: wanted.reason.to_owned(),
-            events: rings.iter().map(|ring| ring.events).sum(),
+            events,
+            state_events: events - rings.iter().map(|ring| ring.events).sum::<u64>(),
+            is_state_late,
             bytes: transfer.bytes,
-            overwritten: overwritten.sum(),
+            overwritten,
             lost: transfer.told().values().map(|told| told.discarded).sum(),
             not_kept,
             keys_gone: tally.gone(),

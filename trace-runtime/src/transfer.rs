@@ -60,6 +60,8 @@ pub(crate) struct Transfer {
     told: BTreeMap<StreamId, Told>,
     /// Losses of a stream that came before its span.
     before: BTreeMap<StreamId, u64>,
+    /// Losses of earlier readers.
+    earlier: BTreeMap<StreamId, u64>,
     /// Records of each buffer that were overwritten, as its last packet told.
     overwritten: BTreeMap<u32, u64>,
     pub(crate) sink: Box<dyn Sink>,
@@ -88,12 +90,19 @@ impl Transfer {
             span,
             told,
             before: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             overwritten: BTreeMap::new(),
             sink,
             is_foreign: false,
             events: 0,
             bytes: 0,
         }
+    }
+
+    /// Goes on with other rings of the same form, in the same streams.
+    pub(crate) fn go_on_with(&mut self, reader: Reader) {
+        self.earlier = self.told.iter().map(|(stream, told)| (*stream, told.discarded)).collect();
+        (self.reader, self.span) = (reader, Span::Whole);
     }
 
     /// What was told of each stream.
@@ -180,11 +189,12 @@ impl Transfer {
             Span::Whole => 0,
             Span::Since(_) => *self.before.entry(packet.stream).or_insert(extent.lost_before),
         };
+        let earlier = self.earlier.get(&packet.stream).copied().unwrap_or(0);
         let packet = &Packet {
             begin_ns: packet.begin_ns.max(told.end_ns),
             end_ns: packet.end_ns.max(told.end_ns),
             // A reader takes the difference; a sample that was taken earlier than the last one told must not be one of 2⁶⁴.
-            discarded: packet.discarded.saturating_sub(before).max(told.discarded),
+            discarded: (earlier + packet.discarded.saturating_sub(before)).max(told.discarded),
             content: &packet.content[had..],
             ..*packet
         };

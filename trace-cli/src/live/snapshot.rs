@@ -101,6 +101,9 @@ fn show(process: &Process, receipt: &Receipt, common: &Common) -> Result<(), Fai
     if receipt.keys_gone > 0 {
         text.push_str(&format!("; of {} kept keys nothing was there any more", receipt.keys_gone));
     }
+    if receipt.state_late {
+        text.push_str("; a state dump had not returned within a second, its rest is missing");
+    }
     complain(format_args!("{text}"));
     Ok(())
 }

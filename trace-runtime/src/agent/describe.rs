@@ -192,7 +192,8 @@ pub(super) fn module(module: &Module) -> words::Module {
 
 /// What a snapshot holds.
 pub(super) fn receipt(session: &str, receipt: Receipt) -> words::Receipt {
-    let Receipt { path, reason, events, bytes, rings, overwritten, lost, not_kept, keys_gone } = receipt;
+    let Receipt { path, reason, events, bytes, rings, overwritten, lost, not_kept, keys_gone, state_events, is_state_late } =
+        receipt;
     let covered = |c: &Covered| {
         let Covered { cpu, begin_ns, end_ns, events, was_lapped } = *c;
         words::Covered { cpu, begin_ns, end_ns, events, lapped: was_lapped }
@@ -200,7 +201,20 @@ pub(super) fn receipt(session: &str, receipt: Receipt) -> words::Receipt {
     // The program may have another working directory than who reads this.
     let path = std::path::absolute(&path).unwrap_or(path);
     let rings = rings.iter().map(covered).collect();
-    words::Receipt { session: session.to_owned(), path, reason, events, bytes, rings, overwritten, lost, not_kept, keys_gone }
+    words::Receipt {
+        session: session.to_owned(),
+        path,
+        reason,
+        events,
+        bytes,
+        rings,
+        overwritten,
+        lost,
+        not_kept,
+        keys_gone,
+        state_events,
+        state_late: is_state_late,
+    }
 }
 
 fn trigger_state(session: &Recording, state: TriggerState) -> words::TriggerState {
