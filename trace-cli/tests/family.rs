@@ -17,7 +17,7 @@ fn numbered(number: u64);
 const PROGRAM: &str = "program";
 
 /// The program of these tests. `fork N`: children that fire N events and end by exit; `leave N`: by _exit; `stay N`: they wait for
-/// the parent's end, which closes their pipe; `exec`: a program that fires when it is told to end.
+/// the parent's end, which closes their pipe; `linger N`: for the end of the input; `exec`: a program that fires when it is told to end.
 #[test]
 #[expect(unsafe_code, reason = "fork(2)")]
 fn program() {
@@ -44,7 +44,7 @@ fn program() {
                 let lines = std::io::BufReader::new(child.stdout.as_mut().expect("a pipe")).lines();
                 assert!(lines.map_while(Result::ok).any(|line| line.ends_with("done")));
             }
-            "fork" | "leave" | "stay" => {
+            "fork" | "leave" | "stay" | "linger" => {
                 let mut ends = [0; 2];
                 // SAFETY: two descriptors are written; the child goes on as the only thread of its process.
                 let pid = unsafe {
@@ -61,13 +61,17 @@ fn program() {
                             libc::read(ends[0], (&raw mut byte).cast(), 1);
                         }
                     }
+                    if what == "linger" {
+                        // SAFETY: as above; nothing is written to the input any more.
+                        unsafe { libc::read(0, (&raw mut ends).cast(), 1) };
+                    }
                     if what == "leave" {
                         // SAFETY: ends the child.
                         unsafe { libc::_exit(0) };
                     }
                     std::process::exit(0);
                 }
-                if what != "stay" {
+                if !matches!(what, "stay" | "linger") {
                     let mut status = -1;
                     // SAFETY: waits for the child; `status` is written.
                     unsafe { libc::waitpid(pid, &raw mut status, 0) };
@@ -105,10 +109,21 @@ fn sessions(place: &Place) -> usize {
 
 #[test]
 fn record_follows_children() {
+    follow_children(&[], "300 more events");
+}
+
+/// What is consumed by the command is complete whoever ends how.
+#[test]
+fn record_consumes_the_rings_of_children() {
+    follow_children(&["--external"], "");
+}
+
+fn follow_children(more: &[&str], says: &str) {
     let place = Place::new();
     let mut program = Program::start(&place, PROGRAM);
     let pid = program.pid().to_string();
-    let mut command = place.ringtrace(&["record", "--follow", "-p", &pid, "-o", "trace", "--memory", "2M", "numbered"]);
+    let arguments = ["record", "--follow", "-p", &pid, "-o", "trace", "--memory", "2M", "numbered"];
+    let mut command = place.ringtrace(&[&arguments[..], more].concat());
     let recording = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     eventually("it records", || sessions(&place) == 1);
     program.tell("fire 1");
@@ -119,13 +134,34 @@ fn record_follows_children() {
     eventually("the child has its session", || sessions(&place) == 2);
     program.tell("exec");
     eventually("what it started has its session", || sessions(&place) == 3);
-    program.tell("tell 50000");
+    program.tell("tell 20000");
     program.end();
     let output = recording.wait_with_output().expect("it ends");
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(events(&place), [1, 20, 300, 4000, 50000], "{out}{err}");
-    assert!(output.status.success() && err.contains("300 more events"), "{out}{err}");
+    assert_eq!(events(&place), [1, 20, 300, 4000, 20000], "{out}{err}");
+    assert!(output.status.success() && err.contains(says), "{out}{err}");
     assert!(std::fs::read_dir(place.runtime()).expect("it").next().is_none(), "something was left");
+}
+
+/// A child that is not followed has the sockets of its parent open, and neither answers nor keeps anybody waiting.
+#[test]
+fn a_process_is_gone_though_a_child_of_it_lives() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    let pid = program.pid().to_string();
+    let mut command = place.ringtrace(&["record", "-p", &pid, "-o", "trace", "--memory", "2M", "numbered"]);
+    let recording = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    eventually("it records", || sessions(&place) == 1);
+    program.tell("fire 7");
+    program.tell("linger 0");
+    program.child.kill().and_then(|()| program.child.wait()).expect("it ends");
+    let output = recording.wait_with_output().expect("it ends");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.contains("the process was killed"), "{out}{err}");
+    assert!(place.json(&["ps"]).is_empty());
+    assert_eq!(place.json(&["ps", "--dead"]).len(), 1);
+    place.succeed(&["recover", "--all"]);
+    assert_eq!(events(&place), [7]);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The asking side.
 
-use crate::place::Image;
+use crate::place::{Image, is_orphaned};
 use crate::protocol::{Answer, Refusal, Request};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection to a program's agent.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub struct Client {
 
 /// How long an answer may take that needs no waiting in the program.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// So often it is looked whether the program that is to answer still runs.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -87,13 +90,30 @@ impl Client {
             Request::Stop(_) | Request::Destroy(_) => 60_000,
             _ => 0,
         };
-        self.stream.get_ref().set_read_timeout(Some(self.patience + Duration::from_millis(own)))?;
-        let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
+        let line = self.read_line(Instant::now() + self.patience + Duration::from_millis(own))?;
         let answer: Answer =
-            serde_json::from_str(&line).map_err(|e| Error::Lost(io::Error::new(io::ErrorKind::InvalidData, e)))?;
+            serde_json::from_slice(&line).map_err(|e| Error::Lost(io::Error::new(io::ErrorKind::InvalidData, e)))?;
         answer.read().map_err(Error::Refused)
+    }
+
+    fn read_line(&mut self, until: Instant) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        self.stream.get_ref().set_read_timeout(Some(LOOK))?;
+        loop {
+            match self.stream.read_until(b'\n', &mut line) {
+                Ok(_) if line.ends_with(b"\n") => return Ok(line),
+                Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    // A child that it forked may hold the connection open.
+                    if is_orphaned(self.stream.get_ref()) {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    if Instant::now() >= until {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 }

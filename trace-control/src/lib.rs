@@ -8,6 +8,8 @@
 mod client;
 pub mod place;
 pub mod protocol;
+mod sys;
 pub mod units;
 
 pub use client::{Client, Error};
+pub use sys::{Peer, peer};

@@ -17,8 +17,10 @@
 //!
 //! - PL-1: A directory is used only if it is no link, belongs to the user and is closed to others; so nobody else can have put
 //!   anything into it, and what lies below it needs no further check.
-//! - PL-2: A socket gets its final name when it listens already. So one that refuses a connection has no process any more.
+//! - PL-2: A socket gets its final name when it listens already. So one that refuses a connection has no process any more; nor has
+//!   one that was made by a process that has ended, and is only held open by a child that it forked.
 
+use crate::peer;
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fmt;
 use std::fs::File;
@@ -128,13 +130,23 @@ impl FromStr for ImageName {
 impl ImageName {
     /// Whether the process of that number and start time exists, as far as this PID namespace shows, and has not ended.
     pub fn is_running(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        // proc_pid_stat(5): the name in parentheses may hold anything; behind it the state, and the start time as 20th word.
-        let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-        let words: Vec<&str> = rest.split_whitespace().take(20).collect();
-        let has_ended = matches!(words.first(), Some(&("Z" | "X")));
-        !has_ended && words.get(19).and_then(|word| word.parse().ok()) == Some(self.start_time)
+        start_time(self.pid) == Some(self.start_time)
     }
+}
+
+/// When the process of this number began; `None`: there is none, or it has ended.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // proc_pid_stat(5): the name in parentheses may hold anything; behind it the state, and the start time as 20th word.
+    let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().take(20).collect();
+    let has_ended = matches!(words.first(), Some(&("Z" | "X")));
+    words.get(19).filter(|_| !has_ended)?.parse().ok()
+}
+
+/// Whether the process that made the socket to which `stream` is connected has ended. Its forked children may hold that open.
+pub(crate) fn is_orphaned(stream: &UnixStream) -> bool {
+    // Where the number is another process's by now, this one counts as alive until its children end.
+    peer(stream).and_then(|peer| peer.pid).is_some_and(|pid| start_time(pid).is_none())
 }
 
 /// Most sessions and bytes that ended processes may leave in a base directory: what is older goes when the next one starts.
@@ -219,7 +231,8 @@ impl Image {
     ///
     /// `NotFound`: the process has no agent. `ConnectionRefused`: it has ended (PL-2).
     pub fn connect(&self) -> io::Result<UnixStream> {
-        by_short_path(&self.path, |directory| UnixStream::connect(directory.join(SOCKET)))
+        let stream = by_short_path(&self.path, |directory| UnixStream::connect(directory.join(SOCKET)))?;
+        if is_orphaned(&stream) { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(stream) }
     }
 
     /// Whether it has an agent's socket whose process has ended.

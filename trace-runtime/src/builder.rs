@@ -105,8 +105,8 @@ pub(crate) enum Output {
     Default,
     Directory(PathBuf),
     Print,
-    /// Another process consumes the rings.
-    Elsewhere,
+    /// Another process consumes the rings, and writes the trace, there if it said where.
+    Elsewhere(Option<PathBuf>),
     /// A trigger follows the events.
     Trigger(Source),
 }
@@ -297,8 +297,17 @@ impl Builder {
     }
 
     /// Another process consumes the rings, and writes the trace.
-    pub(crate) fn consumed_elsewhere(mut self) -> Builder {
-        self.output = Output::Elsewhere;
+    pub(crate) fn consumed_elsewhere(mut self, output: Option<PathBuf>) -> Builder {
+        self.output = Output::Elsewhere(output);
+        self
+    }
+
+    /// The trace lies there, whoever writes it.
+    pub(crate) fn moved(mut self, path: PathBuf) -> Builder {
+        self.output = match self.output {
+            Output::Elsewhere(_) => Output::Elsewhere(Some(path)),
+            _ => Output::Directory(path),
+        };
         self
     }
 

@@ -108,7 +108,7 @@ extern "C" fn in_child() {
     init::start_agent_again(bound);
     for mut builder in heirs {
         if let Some(root) = builder.root.clone() {
-            builder = builder.output(output(&root, std::process::id()));
+            builder = builder.moved(output(&root, std::process::id()));
         }
         let name = builder.name.clone();
         match builder.begin() {

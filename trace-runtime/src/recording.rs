@@ -183,7 +183,8 @@ impl Recording {
         write_identity(&core, process, &uuid);
         let origin_ns = if plan.clock == ClockKind::None { 0 } else { process.clock.now_ns() };
         let path = match &builder.output {
-            Output::Print | Output::Elsewhere | Output::Trigger(_) => None,
+            Output::Print | Output::Trigger(_) => None,
+            Output::Elsewhere(path) => path.clone(),
             Output::Directory(path) => Some(path.clone()),
             Output::Default => Some(default_path(&builder.name)),
         };
@@ -191,9 +192,9 @@ impl Recording {
         let snapshots = builder.overwrite.then(|| snapshot::directory_of(&builder.name, path.as_deref()));
         let origin = Origin::new(origin_ns, path.as_deref(), snapshots.as_deref());
         let journal = Journal::new(journal, &storage.journal_path(), &trace, &origin)?;
-        let is_elsewhere = matches!(builder.output, Output::Elsewhere);
+        let is_elsewhere = matches!(builder.output, Output::Elsewhere(_));
         let sink: Box<dyn Sink> = match (&path, &builder.output) {
-            (None, Output::Elsewhere) => Box::new(Elsewhere),
+            (_, Output::Elsewhere(_)) => Box::new(Elsewhere),
             (None, Output::Trigger(source)) => Box::new(Follower::new(source.clone(), &trace)?),
             (None, _) => Box::new(Printer::new(&trace)?),
             (Some(path), _) if builder.rotation.is_wanted() => {
@@ -224,7 +225,7 @@ impl Recording {
 
     /// What a child that is forked now is to record; `None`: nothing.
     pub(crate) fn heir(&self) -> Option<Builder> {
-        if !self.builder.follow || !self.is_recording() || self.is_consumed_elsewhere() {
+        if !self.builder.follow || !self.is_recording() {
             return None;
         }
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -443,7 +444,7 @@ impl Recording {
     }
 
     pub(crate) fn is_consumed_elsewhere(&self) -> bool {
-        matches!(self.builder.output, Output::Elsewhere)
+        matches!(self.builder.output, Output::Elsewhere(_))
     }
 
     /// What of a trigger it is a source of, if it is no session.

@@ -54,7 +54,10 @@ impl Family {
                 let name = SessionName { session: state.name.clone() };
                 if let Ok(state) = process.ask::<SessionState>(&Request::Bind(name)) {
                     let output = state.output.clone().unwrap_or_default();
-                    recorded.push(Recorded::child(process, output, state));
+                    match Recorded::new(process, output, state) {
+                        Ok(child) => recorded.push(child),
+                        Err(failure) => complain(format_args!("warning: {failure}")),
+                    }
                 }
             } else if let Some(parent) = recorded.iter().find(|r| Self::is_started_by(&r.process, &process)) {
                 let root = self.roots.iter().find(|root| is_of(root, &parent.output)).unwrap_or(&parent.output);

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 
     /// Consume the rings and write the trace in this process, not in the recorded one: it spends no time on that, and what it
     /// committed is written even if it dies.
-    #[arg(long, conflicts_with = "follow")]
+    #[arg(long)]
     external: bool,
 
     #[command(flatten)]
@@ -142,17 +142,15 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
         complain(format_args!("warning: {}: `{rules}` matches no probe", process.name()));
     }
     state.warnings.iter().for_each(|warning| complain(format_args!("warning: {}: {warning}", process.name())));
-    let external = match arguments.external {
-        true => Some(External::begin(&process, &state, &output)?),
-        false => None,
-    };
-    Ok(Recorded { process, output, state, is_alive: true, external, is_external: arguments.external })
+    Recorded::new(process, output, state)
 }
 
 impl Recorded {
-    /// A process that was forked from one that is recorded.
-    pub(super) fn child(process: Process, output: PathBuf, state: SessionState) -> Recorded {
-        Recorded { process, output, state, is_alive: true, external: None, is_external: false }
+    /// A process that has the session of this state. If its rings are to be consumed here, that begins.
+    pub(super) fn new(process: Process, output: PathBuf, state: SessionState) -> Result<Recorded, Failure> {
+        let is_external = state.external;
+        let external = is_external.then(|| External::begin(&process, &state, &output)).transpose()?;
+        Ok(Recorded { process, output, state, is_alive: true, external, is_external })
     }
 
     /// Looks how far it is.

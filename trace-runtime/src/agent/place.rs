@@ -113,7 +113,7 @@ impl Place {
                 Err(_) => return None,
             };
             let user = rustix::process::geteuid().as_raw();
-            if sys::peer_uid(&socket).is_some_and(|peer| peer == user || peer == 0) {
+            if trace_control::peer(&socket).is_some_and(|peer| peer.uid == user || peer.uid == 0) {
                 return OwnFile::socket(File::from(socket)).ok();
             }
         }

@@ -353,7 +353,7 @@ fn builder(plan: SessionPlan) -> std::result::Result<Builder, Refusal> {
     }
     builder.rotation = Rotation { size: plan.rotate, time: plan.rotate_ms.map(Duration::from_millis), quota: plan.quota };
     if plan.external {
-        builder = builder.consumed_elsewhere();
+        builder = builder.consumed_elsewhere(plan.output);
     } else if let Some(path) = plan.output {
         builder = builder.output(path);
     }

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use trace_registry::sync::{AtomicBool, AtomicI64, Ordering};
 
 /// Marks the calling thread: its tracepoints are never traced.
@@ -71,28 +71,6 @@ pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_ch
 pub(crate) fn is_secure_execution() -> bool {
     // SAFETY: reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
-}
-
-/// The user at the other end of a unix socket (SO_PEERCRED, unix(7)).
-///
-/// Not by rustix, which wants the peer's number: that is 0 where the peer is outside of this process's PID namespace.
-#[cfg(target_os = "linux")]
-pub(crate) fn peer_uid(socket: &impl AsRawFd) -> Option<u32> {
-    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `peer`.
-    let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
-    };
-    (result == 0 && len as usize == size_of::<libc::ucred>()).then_some(peer.uid)
-}
-
-/// The user at the other end of a unix socket.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn peer_uid(socket: &impl AsRawFd) -> Option<u32> {
-    let (mut uid, mut gid) = (u32::MAX, u32::MAX);
-    // SAFETY: both are written.
-    (unsafe { libc::getpeereid(socket.as_raw_fd(), &raw mut uid, &raw mut gid) } == 0).then_some(uid)
 }
 
 /// Writes to stderr as far as that goes: nobody may read it, and that is no reason to end anything.
