@@ -62,9 +62,7 @@ pub(crate) fn judge(ground: &Ground, case: &Case, ended: &Ended) -> Result<Verdi
     for image in images(&ground.runtime()).unwrap_or_default().iter().filter(|image| image.name.pid == ended.pid) {
         for session in image.sessions() {
             let remains = open(&image.path.join(&session)).with_context(|| format!("`{session}` is not recovered"))?;
-            // What is consumed elsewhere is not this program's trace.
-            let output = remains.output().is_none().then(|| ended.directory.join("traces").join(&session));
-            let recovered = remains.recover(output.as_deref()).with_context(|| format!("`{session}` is not recovered"))?;
+            let recovered = remains.recover(None).with_context(|| format!("`{session}` is not recovered"))?;
             verdict.recovered += 1;
             verdict.cut += u64::from(recovered.cut > 0);
         }
