@@ -144,6 +144,11 @@ mod functions {}
 #[doc = include_str!("../docs/triggers.md")]
 mod triggers {}
 
+/// The code about aggregations, compiled and run.
+#[cfg(all(doctest, feature = "runtime"))]
+#[doc = include_str!("../docs/aggregations.md")]
+mod aggregations {}
+
 /// The rules' code, compiled and run.
 #[cfg(all(doctest, feature = "runtime"))]
 #[doc = include_str!("../docs/rules.md")]

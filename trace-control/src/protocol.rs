@@ -11,8 +11,12 @@
 //!
 //! One file, because it is what docs/control-protocol.md describes, and is read beside it.
 
+mod aggregates;
 mod triggers;
 
+pub use aggregates::{
+    Aggregate, AggregateBucket, AggregateGroup, AggregateLosses, AggregateNumber, Aggregates, Aggregating, Steps,
+};
 pub use triggers::{After, Firing, Firings, Saved, TriggerState, Triggered, Triggers, Untrigger};
 
 use serde::de::DeserializeOwned;
@@ -86,11 +90,15 @@ pub enum Request {
     LoadModule(LoadModule),
     /// Unload a probe module. → [`Module`].
     UnloadModule(UnloadModule),
+    /// Begin an aggregation, which ends with this connection. → [`Aggregating`].
+    Aggregate(Aggregate),
+    /// Figures of an aggregation of this connection. → [`Aggregates`].
+    Aggregates(AggregateNumber),
 }
 
 impl Request {
     /// The names of all requests.
-    pub const NAMES: [&str; 20] = [
+    pub const NAMES: [&str; 22] = [
         "hello",
         "list",
         "status",
@@ -111,6 +119,8 @@ impl Request {
         "modules",
         "load-module",
         "unload-module",
+        "aggregate",
+        "aggregates",
     ];
 
     /// Reads the request of an envelope.

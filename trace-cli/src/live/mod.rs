@@ -1,5 +1,6 @@
 //! Verbs about programs that run.
 
+pub(crate) mod aggregate;
 mod change;
 mod config;
 mod diagnose;
@@ -42,6 +43,7 @@ pub(crate) enum Verb {
     Snapshot(snapshot::Arguments),
     Trigger(trigger::Arguments),
     Watch(watch::Arguments),
+    Count(aggregate::Arguments),
     Module(module::Arguments),
 }
 
@@ -63,6 +65,7 @@ impl Verb {
             Self::Snapshot(arguments) => snapshot::run(arguments, common),
             Self::Trigger(arguments) => trigger::run(arguments, common),
             Self::Watch(arguments) => watch::run(arguments, common),
+            Self::Count(arguments) => aggregate::count(arguments, common),
             Self::Module(arguments) => module::run(arguments, common),
             Self::Session(arguments) => session::run(arguments, common),
         }

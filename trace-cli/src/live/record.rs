@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 }
 
 /// Set when the command is to end. A second signal ends it at once.
-fn interruption() -> io::Result<Arc<AtomicBool>> {
+pub(super) fn interruption() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register_conditional_default(signal, flag.clone())?;

@@ -29,6 +29,11 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// Whether processes were named.
+    pub(super) fn is_given(&self) -> bool {
+        !self.process.is_empty() || self.dir.is_some()
+    }
+
     /// Returns every process image there is, alive or not.
     pub(super) fn images(&self) -> Result<Vec<Image>, Failure> {
         let mut found = Vec::new();

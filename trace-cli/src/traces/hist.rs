@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::json;
+use trace_control::protocol::{Aggregate, AggregateBucket, Steps};
 use trace_ctf::reader::{Event, Scalar};
 
 use super::columns::{Column, names, show};
@@ -13,6 +14,7 @@ use super::summary::Summary;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{Failure, complain};
+use crate::live::aggregate::{Live, Options, histogram, names as names_of, steps};
 use crate::live::text::table;
 
 /// Characters of the longest bar.
@@ -27,13 +29,10 @@ const GROUPS: usize = 10_000;
 /// Examples: ringtrace hist shop:cache_lookup.bytes by outcome; ringtrace hist shop:request_begin.path
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The field: EVENT.FIELD, where * in EVENT stands for any text.
-    #[arg(value_name = "EVENT.FIELD")]
-    field: String,
-
-    /// `by FIELD`: a histogram for each value of another field, or of a context field such as vtid.
-    #[arg(value_name = "by FIELD", num_args = 2)]
-    by: Vec<String>,
+    /// EVENT.FIELD, where * in EVENT stands for any text; then, as wanted, `by FIELD`: a histogram for each value of another field,
+    /// or of a context field such as vtid. Of a process, what a rule says: `by FIELD, FIELD`, `if EXPRESSION`.
+    #[arg(value_name = "WHAT", required = true)]
+    what: Vec<String>,
 
     /// So many equal steps between the least and the greatest value; reads the trace twice.
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -42,6 +41,16 @@ pub(crate) struct Arguments {
     /// How many groups are shown, and how many texts of each.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     count: usize,
+
+    /// Of a process: equal steps in place of powers of two.
+    #[arg(long, value_name = "LOW:HIGH:STEP", value_parser = steps)]
+    lquantize: Option<Steps>,
+
+    #[command(flatten)]
+    options: Options,
+
+    #[command(flatten)]
+    live: Live,
 
     #[command(flatten)]
     source: SourceOption,
@@ -151,11 +160,41 @@ pub(super) fn find<'o>(opened: &'o Opened, what: &str) -> Result<(Classes<'o>, S
     }))
 }
 
+/// Those of a process, while it runs.
+fn live(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    let (what, lquantize) = (arguments.what.join(" "), arguments.lquantize);
+    let wanted = Aggregate { what, quantize: lquantize.is_none(), lquantize, ..Aggregate::default() };
+    histogram(wanted, &arguments.options, &arguments.live, common, |figures, out| {
+        for group in figures.groups.iter().take(arguments.count) {
+            let shown = |value: &serde_json::Value| value.as_f64().map_or_else(|| "-".to_owned(), number);
+            let [sum, min, avg, max] = [&group.sum, &group.min, &group.avg, &group.max].map(shown);
+            writeln!(out, "{}", names_of(group, figures.by.len()).join(" "))?;
+            writeln!(out, "{} values: min {min}, avg {avg}, max {max}, sum {sum}", group.count)?;
+            let bounds = |b: &AggregateBucket| match (b.low.as_f64(), b.high.as_f64()) {
+                (Some(low), Some(high)) => format!("{} … {}", number(low), number(high)),
+                (None, Some(high)) => format!("below {}", number(high)),
+                (low, None) => format!("from {}", number(low.unwrap_or_default())),
+            };
+            let rows: Vec<_> = group.buckets.iter().map(|b| (bounds(b), b.count)).collect();
+            bars(&["from", ">count", ""], &rows, out)?;
+        }
+        match figures.groups.len().checked_sub(arguments.count) {
+            Some(rest @ 1..) => writeln!(out, "\nand {rest} more groups: -n shows more"),
+            _ => Ok(()),
+        }
+    })
+}
+
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
+    if arguments.live.is_meant() {
+        return live(arguments, common);
+    }
+    let words: Vec<String> = arguments.what.iter().flat_map(|w| w.split_whitespace()).map(str::to_owned).collect();
+    let (what, words) = words.split_first().ok_or_else(|| Failure::Wrong("write EVENT.FIELD".to_owned()))?;
     let mut summary = Summary::default();
     let opened = arguments.source.open(&mut summary)?;
-    let (classes, field) = find(&opened, &arguments.field)?;
-    let by = by(&arguments.by)?;
+    let (classes, field) = find(&opened, what)?;
+    let by = by(words)?;
     if let Some(by) = by {
         Column::new(by, &classes)?;
     }
@@ -190,7 +229,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         if common.json {
             let buckets: Vec<_> =
                 buckets(group, steps).iter().map(|b| json!({ "low": b.low, "high": b.high, "count": b.count })).collect();
-            let mut row = json!({ "field": arguments.field, "numbers": group.numbers.json(), "buckets": buckets,
+            let mut row = json!({ "field": what, "numbers": group.numbers.json(), "buckets": buckets,
                                   "texts": group.texts, "others": group.others });
             if by.is_some() {
                 row["by"] = json!({ name: key });
@@ -211,7 +250,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     }
     out.flush()?;
     if groups.is_empty() {
-        complain(format_args!("no event has a value of {}", arguments.field));
+        complain(format_args!("no event has a value of {}", what));
     }
     complain(format_args!("{summary}"));
     Ok(summary.outcome())
@@ -263,7 +302,7 @@ fn range(bucket: &Bucket) -> String {
     if bucket.low == bucket.high { number(bucket.low) } else { format!("{} … {}", number(bucket.low), number(bucket.high)) }
 }
 
-fn bars(headings: &[&str], rows: &[(String, u64)], out: &mut impl Write) -> io::Result<()> {
+fn bars(headings: &[&str], rows: &[(String, u64)], out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let most = rows.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
     let row = |(name, count): &(String, u64)| vec![name.clone(), count.to_string(), bar(*count, most)];
     write!(out, "{}", table(headings, rows.iter().map(row).collect()))
@@ -278,7 +317,7 @@ fn bar(count: u64, most: u64) -> String {
 }
 
 /// A number, with as many digits as tell something.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     if value == value.trunc() && size < 1e15 {
         format!("{value}")

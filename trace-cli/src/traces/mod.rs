@@ -28,6 +28,8 @@ mod tree;
 mod trim;
 mod view;
 
+pub(crate) use hist::number;
+
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;

@@ -2,6 +2,7 @@
 
 use super::serve::{Reply, Sessions, Waiting};
 use super::{CONNECTIONS, IDLE, WAITING};
+use crate::aggregate::Aggregation;
 use crate::storage::OwnFile;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags};
@@ -23,14 +24,27 @@ pub(super) struct Connection {
     /// How much of `output` is written.
     written: usize,
     waiting: Option<(Value, Waiting)>,
-    /// Names of the sessions that end with it.
-    pub(super) bound: Vec<String>,
+    pub(super) held: Held,
     last_active: Instant,
     window: Instant,
     answered: u32,
     /// The peer sends nothing more, or is not listened to any more.
     is_closing: bool,
     has_ended: bool,
+}
+
+/// What ends with a connection.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Names of sessions.
+    pub(super) sessions: Vec<String>,
+    pub(super) aggregations: Vec<Aggregation>,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.aggregations.is_empty()
+    }
 }
 
 impl Connection {
@@ -42,7 +56,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             waiting: None,
-            bound: Vec::new(),
+            held: Held::default(),
             last_active: now,
             window: now,
             answered: 0,
@@ -53,7 +67,7 @@ impl Connection {
 
     /// Tells a peer for which there is no room.
     pub(super) fn turn_away(file: OwnFile) {
-        let message = format!("{CONNECTIONS} connections hold sessions already; end one of them");
+        let message = format!("{CONNECTIONS} connections hold sessions or aggregations already; end one of them");
         let mut connection = Connection::new(file);
         connection.answer(Value::Null, Err(Refusal::new(RefusalKind::TooMany, message)));
         connection.write();
@@ -63,8 +77,8 @@ impl Connection {
         &self.file
     }
 
-    pub(super) fn holds_session(&self) -> bool {
-        !self.bound.is_empty()
+    pub(super) fn holds_something(&self) -> bool {
+        !self.held.is_empty()
     }
 
     pub(super) fn last_active(&self) -> Instant {
@@ -152,7 +166,7 @@ impl Connection {
             }
         };
         let id = envelope.id.clone();
-        match sessions.serve(envelope, &mut self.bound) {
+        match sessions.serve(envelope, &mut self.held) {
             Reply::Now(result) => self.answer(id, result),
             Reply::Later(waiting) => self.waiting = Some((id, waiting)),
         }
@@ -177,7 +191,7 @@ impl Connection {
         match received {
             Ok((0, _)) => {
                 self.is_closing = true;
-                if self.waiting.is_some() || !self.bound.is_empty() {
+                if self.waiting.is_some() || !self.held.is_empty() {
                     self.end(); // nobody wants the answer
                 }
             }

@@ -15,6 +15,7 @@
 //! - AG-3: A peer that sends without end, sends nonsense, or does not read its answers keeps no other from being answered.
 //! - AG-4: A descriptor is used only as long as it is the agent's own (ST-1 of [`storage`](crate::storage)).
 
+mod aggregates;
 mod connection;
 mod describe;
 mod diagnose;
@@ -70,7 +71,7 @@ impl Agent {
             }
             self.connections.retain_mut(|connection| {
                 if connection.has_ended() {
-                    self.sessions.end_bound(&connection.bound);
+                    self.sessions.end_bound(&connection.held.sessions);
                 }
                 !connection.has_ended()
             });
@@ -100,7 +101,7 @@ impl Agent {
     fn accept(&mut self) {
         while let Some(file) = self.place.accept() {
             if self.connections.len() >= CONNECTIONS {
-                let silent = self.connections.iter().enumerate().filter(|(_, c)| !c.holds_session());
+                let silent = self.connections.iter().enumerate().filter(|(_, c)| !c.holds_something());
                 let Some((index, _)) = silent.min_by_key(|(_, c)| c.last_active()) else {
                     Connection::turn_away(file);
                     continue;

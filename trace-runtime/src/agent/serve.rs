@@ -1,5 +1,7 @@
 //! What the agent does for whom.
 
+use super::aggregates;
+use super::connection::Held;
 use super::describe;
 use super::diagnose;
 use super::hits::Watched;
@@ -29,7 +31,7 @@ use trace_control::protocol::{
     SessionState, Snapshot, Triggered,
 };
 
-type Answered = std::result::Result<Value, Refusal>;
+pub(super) type Answered = std::result::Result<Value, Refusal>;
 
 /// How a request is answered.
 pub(super) enum Reply {
@@ -97,11 +99,11 @@ fn firings(after: u64) -> Firings {
     Firings { last, forgotten: last - after - found.len() as u64, firings: found.iter().map(describe).collect() }
 }
 
-fn value(answer: &impl Serialize) -> Answered {
+pub(super) fn value(answer: &impl Serialize) -> Answered {
     serde_json::to_value(answer).map_err(|error| Refusal::new(RefusalKind::Other, error.to_string()))
 }
 
-fn refusal(error: &Error) -> Refusal {
+pub(super) fn refusal(error: &Error) -> Refusal {
     let kind = match error {
         e if e.is_rule() => RefusalKind::Rule,
         e if e.is_session_exists() => RefusalKind::SessionExists,
@@ -153,8 +155,9 @@ impl Sessions {
         value(&self.describe(&session))
     }
 
-    /// Does what is asked. Sessions that are to end with the connection are added to `bound`.
-    pub(super) fn serve(&mut self, envelope: Envelope, bound: &mut Vec<String>) -> Reply {
+    /// Does what is asked. What is to end with the connection is added to `held`.
+    pub(super) fn serve(&mut self, envelope: Envelope, held: &mut Held) -> Reply {
+        let bound = &mut held.sessions;
         let request = match Request::of(envelope) {
             Ok(request) => request,
             Err(refusal) => return Reply::Now(Err(refusal)),
@@ -210,6 +213,8 @@ impl Sessions {
             Request::Modules => value(&words::Modules { modules: Module::loaded().iter().map(describe::module).collect() }),
             Request::LoadModule(wanted) => return modules::load(wanted),
             Request::UnloadModule(wanted) => return modules::unload(wanted),
+            Request::Aggregate(wanted) => aggregates::begin(&wanted, &mut held.aggregations),
+            Request::Aggregates(wanted) => aggregates::read(wanted.number, &held.aggregations),
         };
         Reply::Now(answer)
     }
