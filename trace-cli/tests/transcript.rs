@@ -44,6 +44,32 @@ fn the_page_about_the_flight_recorder_is_true() {
 }
 
 #[test]
+fn the_page_about_crash_safety_is_true() {
+    let page = std::fs::read_to_string(root().join("docs/crash-safety.md")).expect("the page");
+    let steps = steps(&page);
+    assert_eq!(steps.len(), 7);
+    let place = Place::new();
+    let service = example("service");
+    let mut running = place.command(&service);
+    running
+        .env("RINGTRACE", "service:*; overwrite; memory 4M; output trace")
+        .env("MALLOC_ARENA_MAX", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
+    let mut running = running.spawn().expect("it starts");
+    eventually("something was recorded", || {
+        let shown = place.json(&["status", "--over", "1ms"]);
+        shown.iter().any(|line| line["session"]["events"].as_u64() > Some(1_000))
+    });
+    follow("docs/crash-safety.md", &steps, &place, &service, running.id());
+    assert!(!running.wait().expect("it is dead").success());
+    // Both are whole, and the second one goes on where the first one ended.
+    let [dumped, recovered] = ["from-core", "trace"].map(|name| traces::read_by_both(&place.here().join(name)));
+    let last = |contents: &traces::Contents| contents.numbers("service:accepted", "id").into_iter().max();
+    assert!(last(&dumped) > Some(0) && last(&dumped) <= last(&recovered));
+}
+
+#[test]
 fn the_page_about_control_is_true() {
     let page = std::fs::read_to_string(root().join("docs/control.md")).expect("the page");
     let steps = steps(&page);

@@ -20,6 +20,7 @@
 
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
+use crate::sys::memory::Mapping;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,7 +29,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use trace_ctf::schema as ctf;
 
-const MAGIC: [u8; 4] = *b"RTJ1";
+/// First bytes of each frame.
+pub const MAGIC: [u8; 4] = *b"RTJ1";
 const TRACE: u32 = 1;
 const EVENT: u32 = 2;
 const ORIGIN: u32 = 3;
@@ -80,12 +82,16 @@ pub struct Contents {
 pub(crate) struct Journal {
     file: Appended,
     path: PathBuf,
+    /// Of the file, so that core dumps have it with the rings; nobody reads it there.
+    mapping: Option<Mapping>,
+    is_mapped: bool,
 }
 
 impl Journal {
-    pub(crate) fn new(file: File, path: &Path, trace: &ctf::Trace, origin: &Origin) -> Result<Journal> {
+    /// `is_mapped`: it is in core dumps.
+    pub(crate) fn new(file: File, path: &Path, trace: &ctf::Trace, origin: &Origin, is_mapped: bool) -> Result<Journal> {
         let file = OwnFile::new(file).map_err(|e| Error::io("cannot use", path, e))?;
-        let mut journal = Journal { file: Appended::new(file), path: path.to_owned() };
+        let mut journal = Journal { file: Appended::new(file), path: path.to_owned(), mapping: None, is_mapped };
         journal.append(|frames| frame(frames, TRACE, trace).and_then(|()| frame(frames, ORIGIN, origin)))?; // JR-3
         Ok(journal)
     }
@@ -98,6 +104,10 @@ impl Journal {
     fn append(&mut self, make: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> Result<()> {
         let mut frames = Vec::new();
         let result = make(&mut frames).map_err(io::Error::from).and_then(|()| self.file.append(&frames));
+        if self.is_mapped {
+            // Where that fails, core dumps lack it.
+            self.mapping = self.file.map().ok();
+        }
         result.map_err(|source| Kind::Output { path: self.path.clone(), source }.into())
     }
 }

@@ -191,7 +191,8 @@ impl Recording {
         let journal = storage.journal.try_clone().map_err(|e| Error::io("cannot use", storage.journal_path(), e))?;
         let snapshots = builder.overwrite.then(|| snapshot::directory_of(&builder.name, path.as_deref()));
         let origin = Origin::new(origin_ns, path.as_deref(), snapshots.as_deref());
-        let journal = Journal::new(journal, &storage.journal_path(), &trace, &origin)?;
+        let is_mapped = !matches!(builder.output, Output::Trigger(_));
+        let journal = Journal::new(journal, &storage.journal_path(), &trace, &origin, is_mapped)?;
         let is_elsewhere = matches!(builder.output, Output::Elsewhere(_));
         let sink: Box<dyn Sink> = match (&path, &builder.output) {
             (_, Output::Elsewhere(_)) => Box::new(Elsewhere),

@@ -38,11 +38,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trace_control::place::{self, Image, ImageName};
+use trace_ctf::schema as ctf;
 
 /// What a process that has ended left of one session.
 #[derive(Debug)]
 pub struct Remains {
-    directory: PathBuf,
+    /// `None`: copies, of which nothing is to be removed.
+    directory: Option<PathBuf>,
     rings: File,
     /// `None`: nothing was recorded before it ended.
     recorded: Option<Recorded>,
@@ -137,16 +139,33 @@ impl Remains {
             read => read.map_err(|e| Error::io("cannot recover", &journal_path, e))?,
         };
         let Some(journal) = journal::read(&bytes, &journal_path)? else {
-            return Ok(Remains { directory: directory.to_owned(), rings, recorded: None });
+            return Ok(Remains { directory: Some(directory.to_owned()), rings, recorded: None });
         };
-        // SAFETY: RC-1: nobody else can write the file, or will: its process is gone. It is as long as its superblock says,
-        // and this process does not make it shorter.
-        let reader = unsafe { Reader::open(&rings, Purpose::Consume) }.map_err(cannot)?;
-        let uuid = [UUID, UUID + 1].map(|at| reader.caller_word(at).unwrap_or(0).to_le_bytes()).concat();
-        if uuid != journal.schema.trace.uuid {
+        let recorded = Recorded::new(&rings, journal).map_err(cannot)?;
+        if recorded.is_none() {
             return Err(cannot(io::Error::other("rings and journal are of different traces")));
         }
-        Ok(Remains { directory: directory.to_owned(), rings, recorded: Some(Recorded { journal, reader }) })
+        Ok(Remains { directory: Some(directory.to_owned()), rings, recorded })
+    }
+
+    /// Takes copies of a session's two files, such as a core dump has them. `rings` can be written. `None`: the journal is that
+    /// of another session.
+    ///
+    /// What is recovered is a trace of its own, of what the rings held: the one that the process wrote is not touched.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_io`] where they are none.
+    pub fn of_copies(rings: File, journal: &[u8]) -> Result<Option<Remains>> {
+        let at = Path::new(storage::RINGS);
+        let Some(journal) = journal::read(journal, Path::new(storage::JOURNAL))? else { return Ok(None) };
+        let recorded = Recorded::new(&rings, journal).map_err(|e| Error::io("cannot recover", at, e))?;
+        Ok(recorded.map(|recorded| Remains { directory: None, rings, recorded: Some(recorded) }))
+    }
+
+    /// What it is called: `SESSION-PID`; `None`: it recorded nothing.
+    pub fn name(&self) -> Option<String> {
+        Some(name(&self.recorded.as_ref()?.journal.schema.trace))
     }
 
     /// The trace directory that its process wrote; `None`: it printed, or recorded nothing.
@@ -172,16 +191,18 @@ impl Remains {
         let unfinished = self.remove_unfinished();
         let Remains { directory, rings, recorded } = self;
         let Some(Recorded { journal, reader }) = recorded else {
-            storage::remove_session(&directory);
+            remove(directory.as_deref());
             let none = Losses::default();
             let path = PathBuf::new();
             return Ok(Recovered { path, events: 0, bytes: 0, cut: 0, lost: none, unfinished: 0, is_of_earlier_boot: false });
         };
-        if !claim(&reader) {
+        let is_copy = directory.is_none();
+        if !claim(&reader, is_copy) {
+            let path = directory.unwrap_or_default().join(storage::RINGS);
             let why = "another process consumes its rings, and writes the trace";
-            return Err(Kind::InUse { path: directory.join(storage::RINGS), why }.into());
+            return Err(Kind::InUse { path, why }.into());
         }
-        let written = journal.origin.output();
+        let written = journal.origin.output().filter(|_| !is_copy);
         // Of what was held back, nobody knows any more which keys would have been kept: all of it becomes a trace beside the other.
         let is_not_kept = |class: &trace_ctf::schema::EventClass| class.name == metadata::NOT_KEPT;
         let is_undecided = reader.settings().mode == Mode::Discard && journal.schema.events().iter().any(is_not_kept);
@@ -195,7 +216,7 @@ impl Remains {
                 output.to_owned()
             }
             (None, Some(written)) => written,
-            (None, None) => new_trace(&directory),
+            (None, None) => new_trace(&journal.schema.trace),
         };
         let (schema, origin) = (&journal.schema, &journal.origin);
         let (sink, cut): (Box<dyn Sink>, u64) = if rotation::numbers(&path).is_empty() {
@@ -218,7 +239,7 @@ impl Remains {
         let events = transfer.told().values().map(|told| told.records).sum();
         let is_of_earlier_boot = !is_of_this_boot(reader);
         let recovered = Recovered { path, events, bytes: transfer.bytes, cut, lost, unfinished, is_of_earlier_boot };
-        storage::remove_session(&directory);
+        remove(directory.as_deref());
         drop(rings); // and the lock
         Ok(recovered)
     }
@@ -226,24 +247,41 @@ impl Remains {
     /// Removes the snapshots that its process had not completed.
     fn remove_unfinished(&self) -> usize {
         let snapshots = self.recorded.as_ref().and_then(|recorded| recorded.journal.origin.snapshots());
-        let image = Image::of_session(&self.directory);
+        let image = self.directory.as_deref().and_then(Image::of_session);
         snapshots.zip(image).map_or(0, |(snapshots, image)| snapshot::remove_unfinished(&snapshots, image.name))
     }
 
     /// Removes the files without recovering anything, and snapshots that were not completed.
     pub fn remove(self) {
         self.remove_unfinished();
-        storage::remove_session(&self.directory);
+        remove(self.directory.as_deref());
+    }
+}
+
+impl Recorded {
+    /// `None`: the journal is of another trace.
+    fn new(rings: &File, journal: journal::Contents) -> io::Result<Option<Recorded>> {
+        // SAFETY: RC-1: nobody else can write the file, or will: its process is gone, or it is a copy. It is as long as its
+        // superblock says, and this process does not make it shorter.
+        let reader = unsafe { Reader::open(rings, Purpose::Consume) }?;
+        let uuid = [UUID, UUID + 1].map(|at| reader.caller_word(at).unwrap_or(0).to_le_bytes()).concat();
+        Ok((uuid == journal.schema.trace.uuid).then_some(Recorded { journal, reader }))
+    }
+}
+
+fn remove(session: Option<&Path>) {
+    if let Some(session) = session {
+        storage::remove_session(session);
     }
 }
 
 /// Takes the right to consume. False: another process has it, and goes on although that of the rings has died. One that has died
 /// too loses it when it was not seen for a while.
-fn claim(reader: &Reader) -> bool {
+fn claim(reader: &Reader, is_copy: bool) -> bool {
     let own = process::image_name();
     let own = Holder::new(own.pid, own.start_time);
-    // A claim of an earlier boot was last renewed by another clock.
-    if let Some((holder, _)) = reader.holder().filter(|_| !is_of_this_boot(reader)) {
+    // A claim of an earlier boot was last renewed by another clock; in a copy it is only a copy.
+    if let Some((holder, _)) = reader.holder().filter(|_| is_copy || !is_of_this_boot(reader)) {
         reader.release(holder);
     }
     let begun = external::now_ns();
@@ -294,12 +332,21 @@ fn beside(written: &Path) -> PathBuf {
     (0..1000).map(named).find(|path| !path.exists()).unwrap_or_else(|| named(1000))
 }
 
+/// `SESSION-PID`, as the environment of the trace says. Of what stands there, only what can be in a file's name.
+fn name(trace: &ctf::Trace) -> String {
+    let word = |name: &str| match trace.environment.iter().find(|(n, _)| n == name) {
+        Some((_, ctf::EnvValue::String(text))) => text.clone(),
+        Some((_, ctf::EnvValue::Int(number))) => number.to_string(),
+        None => String::new(),
+    };
+    let both = format!("{}-{}", word("trace_name"), word("vpid"));
+    both.trim_start_matches('.').replace(|c: char| !c.is_alphanumeric() && !"-_.~".contains(c), "_")
+}
+
 /// `SESSION-PID.ringtrace` here, with a number where that exists.
-fn new_trace(directory: &Path) -> PathBuf {
-    let name = directory.file_name().map_or_else(|| "trace".into(), |n| n.to_string_lossy());
-    let pid = Image::of_session(directory).map_or(0, |image| image.name.pid);
-    let path =
-        |n: u32| PathBuf::from(if n == 0 { format!("{name}-{pid}.ringtrace") } else { format!("{name}-{pid}-{n}.ringtrace") });
+fn new_trace(trace: &ctf::Trace) -> PathBuf {
+    let name = name(trace);
+    let path = |n: u32| PathBuf::from(if n == 0 { format!("{name}.ringtrace") } else { format!("{name}-{n}.ringtrace") });
     (0..1000).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1000))
 }
 

@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use crate::sys;
+use crate::sys::memory::Mapping;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
@@ -246,6 +247,12 @@ impl Appended {
     /// Takes an empty file.
     pub(crate) fn new(file: OwnFile) -> Appended {
         Appended { file, len: 0, is_cut: false }
+    }
+
+    /// Maps the whole pieces.
+    pub(crate) fn map(&mut self) -> io::Result<Mapping> {
+        let len = self.len;
+        Mapping::new(self.file.file()?, len, false)
     }
 
     /// Appends a piece, or nothing.

@@ -3,6 +3,7 @@
 pub(crate) mod aggregate;
 mod change;
 mod config;
+mod core_dump;
 mod diagnose;
 mod external;
 mod family;
@@ -30,6 +31,7 @@ pub(crate) enum Verb {
     Ps(ps::Arguments),
     Recover(recover::Recover),
     Clean(recover::Clean),
+    Core(core_dump::Arguments),
     List(list::Arguments),
     Run(run::Arguments),
     Record(record::Arguments),
@@ -53,6 +55,7 @@ impl Verb {
             Self::Ps(arguments) => ps::run(arguments, common),
             Self::Recover(arguments) => recover::recover(arguments, common),
             Self::Clean(arguments) => recover::clean(arguments, common),
+            Self::Core(arguments) => core_dump::run(arguments, common),
             Self::List(arguments) => list::run(arguments, common),
             Self::Run(arguments) => run::run(arguments),
             Self::Record(arguments) => record::run(arguments, common),

@@ -117,7 +117,7 @@ pub(crate) fn recover(arguments: &Recover, common: &Common) -> Result<Outcome, F
     })
 }
 
-fn show(session: &Path, recovered: &Recovered, common: &Common, out: &mut impl io::Write) -> Result<(), Failure> {
+pub(super) fn show(session: &Path, recovered: &Recovered, common: &Common, out: &mut impl io::Write) -> Result<(), Failure> {
     let Recovered { path, events, bytes, cut, lost, unfinished, is_of_earlier_boot, .. } = recovered;
     let trace = (!path.as_os_str().is_empty()).then_some(path);
     if common.json {

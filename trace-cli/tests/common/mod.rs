@@ -42,7 +42,7 @@ impl Place {
     pub fn ringtrace(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_ringtrace"));
         // Only the programs of this test.
-        let is_live = !matches!(arguments.first(), Some(&"view" | &"convert" | &"completions" | &"man" | &"run"));
+        let is_live = !matches!(arguments.first(), Some(&"core" | &"view" | &"convert" | &"completions" | &"man" | &"run"));
         command.args(arguments);
         if is_live {
             command.arg("--dir").arg(self.runtime.path());
@@ -146,6 +146,15 @@ impl Program {
         let input = self.input.as_mut().expect("it is listening");
         writeln!(input, "{what}").and_then(|()| input.flush()).expect("it reads");
         self.expect("done")
+    }
+
+    /// Has it end by SIGABRT. Returns its number.
+    pub fn abort(mut self) -> u32 {
+        let input = self.input.as_mut().expect("it is listening");
+        writeln!(input, "abort now").and_then(|()| input.flush()).expect("it reads");
+        let status = self.child.wait().expect("it ends");
+        assert!(!status.success(), "{status}");
+        self.pid()
     }
 
     /// Lets it end, and expects it to end well.

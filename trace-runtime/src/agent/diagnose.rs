@@ -195,11 +195,38 @@ pub(super) fn add_hits(found: &mut Diagnosis, hits: &Hits) {
     found.findings = findings.0;
 }
 
+/// File-backed shared memory in /proc/PID/coredump_filter, core(5).
+const SHARED_FILES: u64 = 1 << 3;
+
+/// Says whether a core dump has the rings, and where it goes.
+fn core_dumps(found: &mut Findings) {
+    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let Ok(filter) = u64::from_str_radix(&read("/proc/self/coredump_filter"), 16) else { return };
+    let pattern = read("/proc/sys/kernel/core_pattern");
+    let place = match pattern.strip_prefix('|') {
+        Some(program) => format!("given to {}", program.split(' ').next().unwrap_or_default()),
+        None => format!("a file `{pattern}`"),
+    };
+    let is_limited = rustix::process::getrlimit(rustix::process::Resource::Core).current == Some(0);
+    let (about, pid) = ("core dump", process::image_name().pid);
+    if filter & SHARED_FILES == 0 {
+        let says = format!("it would not have the rings: coredump_filter is {filter:#x}; it is {place}");
+        let remedy = format!("echo {:#x} > /proc/{pid}/coredump_filter, and `ringtrace core` reads them", filter | SHARED_FILES);
+        found.add(Verdict::Note, about, says, remedy);
+    } else if is_limited && !pattern.starts_with('|') {
+        let says = format!("none is made: its size is limited to 0; it would be {place}");
+        found.add(Verdict::Note, about, says, format!("prlimit --core=unlimited --pid {pid}"));
+    } else {
+        found.good(about, format!("it has the rings (coredump_filter {filter:#x}), for `ringtrace core`; it is {place}"));
+    }
+}
+
 /// Examines the whole process.
 pub(super) fn doctor() -> Diagnosis {
     let mut found = Findings::default();
     registered(&mut found);
     machine(&mut found);
+    core_dumps(&mut found);
     let sessions = attach::sessions();
     if sessions.is_empty() {
         found.add(Verdict::Note, "sessions", "none", "ringtrace record '*'");

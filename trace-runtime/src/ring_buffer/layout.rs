@@ -16,8 +16,8 @@ pub const SUPERBLOCK: u64 = 4096;
 /// Words of the superblock that belong to the creator of the channel.
 pub const CALLER_WORDS: usize = (SUPERBLOCK as usize - size_of::<Superblock>()) / 8;
 
-/// `RINGTRC` and a byte that changes with incompatible layouts.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"RINGTRC\x01");
+/// First word of a file of rings: `RINGTRC` and a byte that changes with incompatible layouts.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"RINGTRC\x01");
 /// Version of the layout; readers accept the same only.
 pub(super) const ABI_VERSION: u64 = 1;
 

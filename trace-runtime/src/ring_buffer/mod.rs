@@ -146,7 +146,7 @@ pub use self::config::{ClockKind, Config, Geometry, HeaderKind, Mode, Placement}
 pub use self::core::Core;
 pub use self::fallback::{FALLBACK_HEADER, FallbackRecord};
 pub use self::header::{Header, LONGEST_HEADER};
-pub use self::layout::{CALLER_WORDS, SUPERBLOCK, Settings};
+pub use self::layout::{CALLER_WORDS, MAGIC, SUPERBLOCK, Settings};
 pub use self::losses::Losses;
 pub use self::reader::{Moment, Packet, Positions, Purpose, Reader};
 pub use self::sequence::Appender;
