@@ -157,6 +157,14 @@ fn latencies_are_those_that_were_written() {
     assert_eq!(every["latency_ns"]["count"], 2 * (REQUESTS - 1));
     assert_eq!(every["latency_ns"]["max"], 1_000_000.0);
     fail(&["latency", "request_begin", "request_end", "by", "path"], 1, &["path: no such field"], here);
+    fail(&["latency", "request_begin", "request_end", "by"], 1, &["by: the name of a field belongs behind it"], here);
+    fail(
+        &["latency", "request_begin", "by", "id"],
+        1,
+        &["request_begin: an event, and no function", "latency request_begin B"],
+        here,
+    );
+    fail(&["latency", "request_begin", "request_end", "with", "id"], 1, &["with: write `by FIELD`"], here);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod sample;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{field, schema, write_trace};
+use common::{Random, StreamWriter, field, schema, write_trace};
 use sample::Variation;
 use trace_ctf::schema::FieldClass;
 
@@ -79,4 +79,31 @@ fn short_time_stamps_survive_gaps() {
         assert!(agrees(&whole, &["--event", "app:event1*"], here) > 0);
         agrees(&whole, &["--from", "+100ms", "--to", "+9s"], here);
     }
+}
+
+#[test]
+fn a_packet_that_is_read_in_pieces_is_trimmed() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    let wide = (0..48).map(|number| field(&format!("n{number}"), FieldClass::unsigned(64))).collect();
+    let schema = schema(vec![field("vtid", FieldClass::signed(32))], vec![wide, vec![field("n", FieldClass::unsigned(8))]]);
+    let (mut stream, mut random) = (StreamWriter::new(0, 0, 5_000_000_000), Random::new(5));
+    stream.packet(&schema, 150_000, &mut random);
+    stream.header.events_discarded += 4;
+    stream.packet(&schema, 5, &mut random);
+    assert!(stream.file.len() > 20 << 20, "{} bytes", stream.file.len());
+    std::fs::create_dir(here.join("giant")).unwrap();
+    std::fs::write(here.join("giant/metadata"), trace_ctf::metadata::write(&schema)).unwrap();
+    stream.write(&here.join("giant"), "chan_0");
+    let whole = agrees("giant", &["--event", "app:event1*"], here) as u64;
+    assert!(whole > 10_000 && whole < stream.events);
+    let counts = run(&["trim", "giant", "-o", "all"], here);
+    assert!(
+        text(&counts.stderr).contains(&format!("{} events, 4 discarded events, 0 lost packets", stream.events)),
+        "{}",
+        text(&counts.stderr)
+    );
+    let check = run(&["check", "all", "--json"], here);
+    assert_eq!(check.status.code(), Some(0), "{}", text(&check.stdout));
+    assert!(text(&check.stdout).contains(&format!("\"events\":{}", stream.events)), "{}", text(&check.stdout));
 }

@@ -1,18 +1,20 @@
 //! How quickly a trace is read, beside babeltrace2 on the same trace in the same run. Run by `cargo xtask bench-read`.
 //!
-//! `decode` looks at every field of every event, in the order of time, on one core, and writes nothing; `parallel` does so
-//! packet by packet on all cores; `text` writes babeltrace2's lines to memory. babeltrace2 does the same: `--component sink.utils.dummy`, and its text to `/dev/null`.
+//! `decode` looks at every field of every event, in the order of time, on one core, and writes nothing; `merge` does so on all
+//! cores, and `parallel` on all cores packet by packet, in no order; `text` writes babeltrace2's lines to memory on one core, and
+//! `lines` on all. babeltrace2 does the same on one: `--component sink.utils.dummy`, and its text to `/dev/null`.
 
 use std::fs;
 use std::hint::black_box;
 use std::num::NonZero;
-use std::path::Path;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use trace_ctf::metadata;
 use trace_ctf::packet::{HEADER_LEN, PacketHeader};
-use trace_ctf::reader::parallel::{self, Part};
+use trace_ctf::reader::parallel::{self, Part, Step};
 use trace_ctf::reader::{Entry, Event, Item, Scope, Trace};
 use trace_ctf::schema::{Clock, EventClass, EventHeader, Field, FieldClass, Level, Schema, StreamClass};
 use trace_ctf::text::Formatter;
@@ -27,6 +29,8 @@ struct Arguments {
     rounds: usize,
     json: bool,
     only: Option<String>,
+    /// Where the traces are to stay; nothing is measured then.
+    write: Option<PathBuf>,
 }
 
 /// A payload, and how one event of it is encoded.
@@ -63,6 +67,9 @@ const PAYLOADS: [Payload; 2] = [
 
 fn main() {
     let Some(arguments) = arguments() else { return };
+    if let Some(directory) = &arguments.write {
+        return PAYLOADS.iter().for_each(|payload| write(&directory.join(payload.name), payload, arguments.events));
+    }
     let directory = tempfile::tempdir().expect("a directory for the trace");
     for payload in &PAYLOADS {
         let path = directory.path().join(payload.name);
@@ -73,6 +80,10 @@ fn main() {
             let ours = best(arguments.rounds, || decode(&path).1);
             report(&arguments, "decode", payload.name, ours, babeltrace2(&path, &["--component", "sink.utils.dummy"]));
         }
+        if wanted("merge") {
+            let ours = best(arguments.rounds, || decode_merged(&path, arguments.events));
+            report(&arguments, "merge", payload.name, ours, babeltrace2(&path, &["--component", "sink.utils.dummy"]));
+        }
         if wanted("parallel") {
             let ours = best(arguments.rounds, || decode_parallel(&path, arguments.events));
             report(&arguments, "parallel", payload.name, ours, babeltrace2(&path, &["--component", "sink.utils.dummy"]));
@@ -81,16 +92,21 @@ fn main() {
             let ours = best(arguments.rounds, || text(&path));
             report(&arguments, "text", payload.name, ours, babeltrace2(&path, &["--clock-gmt"]));
         }
+        if wanted("lines") {
+            let ours = best(arguments.rounds, || lines(&path));
+            report(&arguments, "lines", payload.name, ours, babeltrace2(&path, &["--clock-gmt"]));
+        }
         fs::remove_dir_all(&path).expect("the trace can be removed");
     }
 }
 
 fn arguments() -> Option<Arguments> {
-    let mut arguments = Arguments { events: 4_000_000, rounds: 5, json: false, only: None };
+    let mut arguments = Arguments { events: 4_000_000, rounds: 5, json: false, only: None, write: None };
     let mut rest = std::env::args().skip(1);
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--only" => arguments.only = rest.next(),
+            "--write" => arguments.write = rest.next().map(PathBuf::from),
             "--json" => arguments.json = true,
             "--events" => arguments.events = rest.next()?.parse().expect("a number of events"),
             "--rounds" => arguments.rounds = rest.next()?.parse().expect("a number of rounds"),
@@ -200,10 +216,9 @@ fn look(event: &Event<'_>, sum: &mut u64) {
 fn decode_parallel(path: &Path, events: u64) -> Duration {
     let start = Instant::now();
     let trace = Trace::open(path).expect("a trace");
-    let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let counts = parallel::fold(
         [&trace],
-        threads,
+        cores(),
         || (0u64, 0u64),
         |(count, sum), part| {
             let Part::Packet(packet, _) = part else { panic!("damage") };
@@ -216,6 +231,60 @@ fn decode_parallel(path: &Path, events: u64) -> Duration {
     );
     assert_eq!(counts.iter().map(|(count, _)| count).sum::<u64>(), events, "every event arrives");
     black_box(counts);
+    start.elapsed()
+}
+
+/// As [`decode`], on all cores.
+fn decode_merged(path: &Path, events: u64) -> Duration {
+    let start = Instant::now();
+    let trace = Trace::open(path).expect("a trace");
+    let mapper = || {
+        |event: &Event<'_>, _: &mut Vec<u8>| {
+            let mut sum = 0;
+            look(event, &mut sum);
+            Some(sum)
+        }
+    };
+    let (mut count, mut sum) = (0, 0u64);
+    let streams = trace.streams().iter().map(|stream| trace.packets(stream));
+    let _: ControlFlow<()> = parallel::merge(streams, cores(), mapper, |step| {
+        if let Step::Event(_, own, _) = step {
+            count += 1;
+            sum = sum.wrapping_add(own);
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(count, events, "every event arrives");
+    black_box(sum);
+    start.elapsed()
+}
+
+fn cores() -> NonZero<usize> {
+    std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
+}
+
+/// As [`text`], on all cores.
+fn lines(path: &Path) -> Duration {
+    let start = Instant::now();
+    let trace = Trace::open(path).expect("a trace");
+    let mapper = || {
+        let mut formatter = Formatter::utc();
+        move |event: &Event<'_>, line: &mut Vec<u8>| Some(formatter.event_without_distance(event, line))
+    };
+    let (mut formatter, mut out) = (Formatter::utc(), Vec::new());
+    let streams = trace.streams().iter().map(|stream| trace.packets(stream));
+    let _: ControlFlow<()> = parallel::merge(streams, cores(), mapper, |step| {
+        if let Step::Event(event, place, line) = step {
+            out.extend(&line[..place]);
+            formatter.distance(&event, &mut out);
+            out.extend(&line[place..]);
+            if out.len() > 1 << 16 {
+                black_box(&out);
+                out.clear();
+            }
+        }
+        ControlFlow::Continue(())
+    });
     start.elapsed()
 }
 

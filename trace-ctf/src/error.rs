@@ -85,6 +85,14 @@ impl Error {
         Kind::Corrupt { place, what: what.into() }.into()
     }
 
+    /// Names what an error in metadata was found in.
+    pub(crate) fn within(mut self, whole: impl fmt::Display) -> Self {
+        if let Kind::Metadata { what, .. } | Kind::Unsupported { what, .. } = &mut *self.0 {
+            *what = format!("{whole}: {what}").into();
+        }
+        self
+    }
+
     /// Names the file of an error that was found in text.
     pub(crate) fn in_file(mut self, file: &Path) -> Self {
         if let Kind::Metadata { path, .. } | Kind::Unsupported { path, .. } = &mut *self.0 {

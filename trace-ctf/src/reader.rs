@@ -10,6 +10,7 @@
 //! | read one field of many events | [`Field::find`], [`Event::get`] |
 //! | read every field | [`Event::visit`], or [`Event::value`] where there is no hurry |
 //! | read packets on all cores, in any order | [`parallel::fold`] |
+//! | make something of each event on all cores, in the order of time | [`parallel::merge`] |
 //! | decode a packet in memory, of a [`Schema`](crate::schema::Schema) that was never written | [`Decoder`] |
 //!
 //! An event is a view of its packet, a few words to copy. Finding it checks that it is whole; nothing is allocated or converted

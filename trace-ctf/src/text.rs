@@ -23,7 +23,7 @@ use time::{SECOND, Zone};
 /// zero byte. One thing is not copied: babeltrace2 2.0.4 may show an earlier event's text where one is empty.
 ///
 /// What only CTF 2 has is written as 2.1 does: blobs, flags, booleans, optional values.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Formatter {
     zone: Zone,
     previous: Option<i64>,
@@ -32,7 +32,7 @@ pub struct Formatter {
 }
 
 /// The context of the packet that the last event was of, as text.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Context {
     /// File and offset of the packet.
     packet: Option<(Arc<Path>, u64)>,
@@ -66,7 +66,7 @@ impl Formatter {
     }
 
     /// Shows local times; `offset` tells the distance from UTC, in seconds, at a time in seconds from the Unix epoch.
-    pub fn local(offset: impl Fn(i64) -> i32 + Send + 'static) -> Self {
+    pub fn local(offset: impl Fn(i64) -> i32 + Send + Sync + 'static) -> Self {
         Self::new(Zone::local(offset))
     }
 
@@ -76,19 +76,45 @@ impl Formatter {
 
     /// Appends the line of an event, with its line feed.
     pub fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        self.time(event, out);
+        self.distance(event, out);
+        self.rest(event, out);
+    }
+
+    /// Appends a line in which the [distance](Self::distance) is missing, and gives its place in the line: for lines that are made
+    /// in another order than that of the events.
+    pub fn event_without_distance(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        self.time(event, out);
+        let place = out.len() - start;
+        self.rest(event, out);
+        place
+    }
+
+    fn time(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
         if let Some(timestamp) = event.timestamp() {
             out.push(b'[');
-            self.zone.time(timestamp, out);
+            self.zone.next_time(timestamp, out);
             out.extend(b"] (+");
-            match self.previous.replace(timestamp) {
-                Some(previous) => {
-                    let delta = timestamp.wrapping_sub(previous) as u64;
-                    number::unsigned(delta / SECOND as u64, out);
-                    out.push(b'.');
-                    number::nine_digits((delta % SECOND as u64) as u32, out);
-                }
-                None => out.extend(b"?.?????????"),
+        }
+    }
+
+    /// Appends what a line says of the time since the event before.
+    pub fn distance(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        let Some(timestamp) = event.timestamp() else { return };
+        match self.previous.replace(timestamp) {
+            Some(previous) => {
+                let delta = timestamp.wrapping_sub(previous) as u64;
+                number::unsigned(delta / SECOND as u64, out);
+                out.push(b'.');
+                number::nine_digits((delta % SECOND as u64) as u32, out);
             }
+            None => out.extend(b"?.?????????"),
+        }
+    }
+
+    fn rest(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if event.timestamp().is_some() {
             out.extend(b") ");
         }
         out.extend(self.origin.of(event));
@@ -139,7 +165,7 @@ impl Formatter {
 }
 
 /// Host, process name and process of the trace that the last event was of.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Origin {
     trace: Option<Arc<Declarations>>,
     text: Vec<u8>,

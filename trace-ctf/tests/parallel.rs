@@ -3,11 +3,52 @@
 mod common;
 
 use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::panic;
 
 use common::{field, read, schema, write_trace};
 use proptest::prelude::*;
-use trace_ctf::reader::{Entry, Merge, Selection, Trace, parallel};
+use trace_ctf::reader::parallel::Step;
+use trace_ctf::reader::{Entry, Event, Merge, Selection, Trace, parallel};
 use trace_ctf::schema::FieldClass;
+use trace_ctf::text::Formatter;
+
+#[test]
+fn a_merge_ends_early_and_with_a_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let schema = schema(Vec::new(), vec![vec![field("n", FieldClass::unsigned(64))]]);
+    let events = write_trace(directory.path(), &schema, 3, 40, 7);
+    let trace = Trace::open(directory.path()).unwrap();
+    let streams = || trace.streams().iter().map(|stream| trace.packets(stream));
+    for threads in (1..4).filter_map(NonZero::new) {
+        let mut seen = 0;
+        let done = parallel::merge(
+            streams(),
+            threads,
+            || |_: &Event<'_>, _: &mut Vec<u8>| Some(()),
+            |step| match step {
+                Step::Event(..) if seen == events / 2 => ControlFlow::Break(seen),
+                Step::Event(..) => {
+                    seen += 1;
+                    ControlFlow::Continue(())
+                }
+                _ => ControlFlow::Continue(()),
+            },
+        );
+        assert_eq!(done, ControlFlow::Break(events / 2));
+
+        let mapper = || {
+            let mut count = 0;
+            move |_: &Event<'_>, _: &mut Vec<u8>| -> Option<()> {
+                count += 1;
+                assert!(count < 20, "the twentieth");
+                Some(())
+            }
+        };
+        let ends = || parallel::merge(streams(), threads, mapper, |_| -> ControlFlow<()> { ControlFlow::Continue(()) });
+        assert!(panic::catch_unwind(panic::AssertUnwindSafe(ends)).is_err());
+    }
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
@@ -34,6 +75,60 @@ proptest! {
         });
         prop_assert_eq!(states.iter().map(|(events, _)| events).sum::<u64>(), events);
         prop_assert_eq!(states.iter().map(|(_, losses)| losses).sum::<usize>(), read(directory.path()).unwrap().losses.len());
+    }
+
+    #[test]
+    fn the_order_is_that_of_a_merge(streams in 1u64..7, packets in 0u64..40, seed in any::<u64>(), threads in 1usize..5, cut in 0u64..2000) {
+        let directory = tempfile::tempdir().unwrap();
+        let text = field("text", FieldClass::String { length_bits: 8 });
+        let fields = vec![vec![field("n", FieldClass::unsigned(64))], vec![text]];
+        let schema = schema(vec![field("vtid", FieldClass::signed(32))], fields);
+        write_trace(directory.path(), &schema, streams, packets, seed);
+        if let Some(file) = Trace::open(directory.path()).unwrap().streams().first().and_then(|stream| stream.files().next()) {
+            let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+            file.set_len(file.metadata().unwrap().len().saturating_sub(cut)).unwrap();
+        }
+        let trace = Trace::open(directory.path()).unwrap();
+        let (mut merge, mut events) = (trace.merge(), 0);
+        while let Some(entry) = merge.next_entry() {
+            events += u64::from(matches!(entry, Ok(Entry::Event(_))));
+        }
+        let mut merge = Merge::select([&trace], Selection::default().classes(|_, class| class.id != 0));
+        let (mut expected, mut formatter) = (Vec::new(), Formatter::utc());
+        while let Some(entry) = merge.next_entry() {
+            match entry {
+                Ok(Entry::Event(event)) => formatter.event(&event, &mut expected),
+                Ok(Entry::Loss(loss)) => formatter.loss(&loss, &mut expected),
+                Err(error) => expected.extend(error.to_string().bytes()),
+            }
+        }
+
+        let (mut all, mut seen, mut formatter) = (Vec::new(), 0, Formatter::utc());
+        let mapper = || {
+            let mut formatter = Formatter::utc();
+            move |event: &Event<'_>, line: &mut Vec<u8>| {
+                let place = formatter.event_without_distance(event, line);
+                (event.class().id != 0).then_some(place)
+            }
+        };
+        let streams = trace.streams().iter().map(|stream| trace.packets(stream));
+        let done: ControlFlow<()> = parallel::merge(streams, NonZero::new(threads).unwrap(), mapper, |step| {
+            match step {
+                Step::Event(event, place, line) => {
+                    seen += 1;
+                    all.extend(&line[..place]);
+                    formatter.distance(&event, &mut all);
+                    all.extend(&line[place..]);
+                }
+                Step::Passed(count) => seen += count,
+                Step::Loss(loss) => formatter.loss(&loss, &mut all),
+                Step::Error(error) => all.extend(error.to_string().bytes()),
+            }
+            ControlFlow::Continue(())
+        });
+        prop_assert!(done.is_continue());
+        prop_assert_eq!(seen, events);
+        prop_assert_eq!(String::from_utf8_lossy(&all), String::from_utf8_lossy(&expected));
     }
 
     #[test]

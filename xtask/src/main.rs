@@ -3,6 +3,7 @@
 mod bench;
 mod bench_compare;
 mod bench_control;
+mod browser;
 mod check;
 mod ci;
 mod crash;
@@ -107,14 +108,15 @@ enum Verb {
     },
     /// How quickly a trace is read, beside babeltrace2 on the same trace in the same run.
     ///
-    /// `decode` looks at every field of every event in the order of time, on one core, `parallel` packet by packet on all of
-    /// them; `text` writes babeltrace2's lines, to memory. `x_babeltrace2` compares with `--component sink.utils.dummy`, and with its text to /dev/null; both whole runs,
-    /// from opening the trace. The figures are the best of five rounds.
+    /// `decode` looks at every field of every event in the order of time, on one core, `merge` on all of them, `parallel` on all
+    /// packet by packet, in no order; `text` writes babeltrace2's lines to memory on one core, `lines` on all. `x_babeltrace2`
+    /// compares with `--component sink.utils.dummy`, and with its text to /dev/null; both whole runs, from opening the trace. The
+    /// figures are the best of five rounds.
     BenchRead {
         /// Print one JSON object per line.
         #[arg(long)]
         json: bool,
-        /// Passed on to the benchmark program: `--events N`, `--rounds N`.
+        /// Passed on to the benchmark program: `--events N`, `--rounds N`, `--only NAME`, `--write DIR` (only writes the traces).
         #[arg(last = true)]
         rest: Vec<String>,
     },
@@ -159,6 +161,10 @@ enum Verb {
         #[arg(long)]
         guided: bool,
     },
+    /// The page of `ringtrace report` in headless Chromium: what its keys, its search and its timeline do, and a screenshot.
+    ///
+    /// Needs Chromium (`apt-get install chromium`: 240 MB, which is why CI does not run it). Look at the screenshot that it names.
+    Browser,
     /// Everything, in order, with the time of each step; what `.ci/run` runs.
     Ci,
 }
@@ -194,6 +200,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::BenchControl { json } => bench_control::run(json),
         Verb::Fuzz { short: true, .. } => Ok(fuzz::short()?.close()),
         Verb::Fuzz { seconds, guided, .. } => Ok(fuzz::run(seconds, guided)?.close()),
+        Verb::Browser => Ok(browser::run()?.close()),
         Verb::Ci => Ok(ci::run()?.close()),
     }
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 const BUILT_IN: [&str; 4] = ["time", "event", "level", "cpu"];
 
 /// A field that classes may have under one name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) name: String,
     fields: HashMap<Class, Field>,
@@ -22,7 +22,7 @@ pub(super) struct Column {
 }
 
 /// Some columns of a table of events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Columns(Vec<Column>);
 
 impl Column {

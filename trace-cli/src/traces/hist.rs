@@ -61,6 +61,7 @@ pub(super) fn by(words: &[String]) -> Result<Option<&str>, Failure> {
     match words {
         [] => Ok(None),
         [by, field] if by == "by" => Ok(Some(field)),
+        [by] if by == "by" => Err(Failure::Wrong("by: the name of a field belongs behind it".to_owned())),
         [word, ..] => Err(Failure::Wrong(format!("{word}: write `by FIELD`"))),
     }
 }

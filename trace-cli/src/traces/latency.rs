@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::ops::ControlFlow;
 
 use serde_json::json;
+use trace_ctf::reader::Event;
 
 use super::columns::Column;
 use super::distribution::Distribution;
@@ -36,13 +37,9 @@ pub(crate) struct Arguments {
     #[arg(value_name = "A")]
     begin: String,
 
-    /// The event at which it ends.
-    #[arg(value_name = "B")]
-    end: Option<String>,
-
-    /// `by FIELD`: what both events have in common, instead of the thread.
-    #[arg(value_name = "by FIELD", num_args = 2)]
-    by: Vec<String>,
+    /// The event at which it ends; and `by FIELD`: what both have in common, instead of the thread.
+    #[arg(value_name = "B] [by FIELD", num_args = 0..=3)]
+    rest: Vec<String>,
 
     /// How many of the slowest are shown.
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -58,6 +55,15 @@ enum Key {
     Value(String),
 }
 
+/// An event of one of the two classes, or of both.
+struct Mark {
+    is_begin: bool,
+    is_end: bool,
+    timestamp: i64,
+    thread: Thread,
+    key: Option<Key>,
+}
+
 /// What came out.
 #[derive(Debug, Default)]
 struct Found {
@@ -70,22 +76,45 @@ struct Found {
     keyless: u64,
 }
 
+impl Arguments {
+    /// The second event, and the field behind `by`.
+    fn parts(&self) -> Result<(Option<&str>, Option<&str>), Failure> {
+        match &self.rest[..] {
+            [] => Ok((None, None)),
+            [end] if end != "by" => Ok((Some(end), None)),
+            [end, rest @ ..] if end != "by" => Ok((Some(end), by(rest)?)),
+            rest => Ok((None, by(rest)?)),
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
     let opened = arguments.source.open(&mut summary)?;
-    let (begin, end) = match &arguments.end {
-        Some(end) => (arguments.begin.clone(), end.clone()),
+    let (end, by) = arguments.parts()?;
+    let (begin, end) = match end {
+        Some(end) => (arguments.begin.clone(), end.to_owned()),
         None => (format!("{}::entry", arguments.begin), format!("{}::exit", arguments.begin)),
     };
-    let (begins, ends) = (opened.named(&begin)?, opened.named(&end)?);
+    let (begins, ends) = match (opened.named(&begin), opened.named(&end)) {
+        (Ok(begins), Ok(ends)) => (begins, ends),
+        (Err(_), _) if arguments.parts()?.0.is_none() && opened.named(&arguments.begin).is_ok() => {
+            return Err(Failure::Wrong(format!(
+                "{}: an event, and no function: name the event at which time ends too\n  such as `ringtrace latency {} B`, where B may be \
+                 the same",
+                arguments.begin, arguments.begin
+            )));
+        }
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
     // Calls of a function nest, and those of an async one are told apart by their future.
-    let nests = arguments.end.is_none();
+    let nests = arguments.parts()?.0.is_none();
     let of_future = |(_, class): &(_, &trace_ctf::declared::EventClass)| super::slices::is_of_future(class);
-    let by = match by(&arguments.by)? {
+    let by = match by {
         None if nests && begins.iter().all(of_future) && ends.iter().all(of_future) => Some("future"),
         by => by,
     };
-    let mut key = match by {
+    let key = match by {
         Some(name) => {
             Column::new(name, &begins)?;
             Column::new(name, &ends)?;
@@ -95,31 +124,39 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     };
     let classes = |of: &[(_, &trace_ctf::declared::EventClass)]| of.iter().map(|(_, class)| Class::of(class)).collect::<Vec<_>>();
     let (begins, ends) = (classes(&begins), classes(&ends));
-    let (mut found, mut names, mut who) = (Found::default(), Names::default(), Who::default());
+    let (mut found, mut names) = (Found::default(), Names::default());
     let (mut waiting, mut open): (HashMap<Key, Vec<(i64, Thread)>>, usize) = (HashMap::new(), 0);
-    opened.each(&mut summary, |item| {
-        let event = match item {
-            Item::Event(event) => event,
+    let mapper = || {
+        let (mut key, mut who) = (key.clone(), Who::default());
+        let (begins, ends) = (&begins, &ends);
+        move |event: &Event<'_>, _: &mut Vec<u8>| {
+            let class = Class::of(event.class());
+            let (is_begin, is_end) = (begins.contains(&class), ends.contains(&class));
+            let timestamp = event.timestamp().filter(|_| is_begin || is_end)?;
+            let thread = who.thread(event);
+            let key = match &mut key {
+                Some(column) => column.text(event).map(Key::Value),
+                None => Some(Key::Thread(thread)),
+            };
+            Some(Mark { is_begin, is_end, timestamp, thread, key })
+        }
+    };
+    opened.each(&mut summary, mapper, |item| {
+        let mark = match item {
+            Item::Event(event, mark, _) => {
+                names.learn(event);
+                mark
+            }
             Item::Name(event) => {
                 names.learn(event);
-                return Ok(ControlFlow::Continue(()));
+                None
             }
-            Item::Loss(_) => return Ok(ControlFlow::Continue(())),
+            Item::Loss(_) => None,
         };
-        names.learn(event);
-        let class = Class::of(event.class());
-        let (is_begin, is_end) = (begins.contains(&class), ends.contains(&class));
-        let (Some(timestamp), true) = (event.timestamp(), is_begin || is_end) else { return Ok(ControlFlow::Continue(())) };
-        let thread = who.thread(event);
-        let value = match &mut key {
-            Some(column) => match column.text(event) {
-                Some(value) => Key::Value(value),
-                None => {
-                    found.keyless += 1;
-                    return Ok(ControlFlow::Continue(()));
-                }
-            },
-            None => Key::Thread(thread),
+        let Some(Mark { is_begin, is_end, timestamp, thread, key }) = mark else { return Ok(ControlFlow::Continue(())) };
+        let Some(value) = key else {
+            found.keyless += 1;
+            return Ok(ControlFlow::Continue(()));
         };
         // One event may be both: the end of one time and the begin of the next.
         if is_end {
@@ -181,7 +218,7 @@ fn show(
     let mut slowest: Vec<_> = found.slowest.iter().map(|Reverse(pair)| pair).collect();
     slowest.sort_by_key(|(duration, begin, ..)| (Reverse(*duration), *begin));
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let by = arguments.by.get(1);
+    let (end, by) = arguments.parts()?;
     if common.json {
         let pair = |(duration, begin, key, thread): &&(u64, i64, Key, Thread)| {
             let mut row = json!({ "duration_ns": duration, "begin_ns": begin, "tid": thread.tid, "thread": names.of(thread) });
@@ -190,7 +227,7 @@ fn show(
             }
             row
         };
-        let row = json!({ "a": arguments.begin, "b": arguments.end, "latency_ns": found.all.json(),
+        let row = json!({ "a": arguments.begin, "b": end, "latency_ns": found.all.json(),
             "unpaired": { "a": found.unpaired.0, "b": found.unpaired.1, "open": open, "without_field": found.keyless },
             "slowest": slowest.iter().map(pair).collect::<Vec<_>>() });
         writeln!(out, "{row}")?;
@@ -217,7 +254,7 @@ fn show(
             vec![span(*duration as f64), time::show(*begin, zone), names.show(thread), value]
         };
         if !slowest.is_empty() {
-            let headings = [">slowest", "began", "thread", by.map_or("", |by| by.as_str())];
+            let headings = [">slowest", "began", "thread", by.unwrap_or_default()];
             write!(out, "\n{}", table(&headings, slowest.iter().map(row).collect()))?;
         }
     } else {
@@ -225,8 +262,7 @@ fn show(
     }
     let (again, alone) = found.unpaired;
     if again + alone + open + found.keyless > 0 {
-        let end = arguments.end.as_ref().unwrap_or(&arguments.begin);
-        let (a, b) = (&arguments.begin, end);
+        let (a, b) = (&arguments.begin, end.unwrap_or(&arguments.begin));
         let keyless = if found.keyless > 0 { format!(", {} without the field", found.keyless) } else { String::new() };
         writeln!(
             out,

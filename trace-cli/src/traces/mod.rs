@@ -1,6 +1,6 @@
 //! Verbs about traces: directories on disk.
 //!
-//! A verb's options for what it reads are those of [`source`], which also reads: in the order of time, or on all cores in any
+//! A verb's options for what it reads are those of [`source`], which also reads on all cores: in the order of time, or in any
 //! order. What several verbs need stands by itself: [`filter`], [`columns`] (fields by name), [`names`] (threads), [`counts`],
 //! [`distribution`], [`slices`] (events that begin and end something).
 

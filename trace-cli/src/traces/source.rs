@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
+use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -10,7 +11,8 @@ use std::thread;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::tz::TimeZone;
 use trace_ctf::declared::{EventClass, StreamClass};
-use trace_ctf::reader::{Entry, Event, Loss, Merge, Packets, Selection, Stream, Trace};
+use trace_ctf::reader::parallel::{self, Step};
+use trace_ctf::reader::{Entry, Event, Loss, Merge, Packets, Stream, Trace};
 use trace_filter::Expression;
 use trace_registry::Glob;
 use trace_registry::registry::{self, Match};
@@ -127,12 +129,16 @@ enum Plan {
 }
 
 /// What a reading comes across.
-pub(super) enum Item<'i> {
-    Event(&'i Event<'i>),
+pub(super) enum Item<'i, T = ()> {
+    /// An event, what was made of it, and the text that belongs to it.
+    Event(&'i Event<'i>, T, &'i [u8]),
     /// A thread's name, which was not asked for.
     Name(&'i Event<'i>),
     Loss(&'i Loss),
 }
+
+/// Makes nothing of an event.
+pub(super) fn plain(_event: &Event<'_>, _text: &mut Vec<u8>) {}
 
 /// Gathers what is known of events; a verb has one for each thread that reads.
 pub(super) trait Gather: Send {
@@ -190,51 +196,59 @@ impl Opened {
     }
 
     /// Reads the wanted events in the order of time, with what is missing between them.
-    pub(super) fn each(
+    ///
+    /// `mapper` makes a function for each of all cores, which is asked for what `visit` gets of each wanted event, in any order.
+    pub(super) fn each<T: Send, M: FnMut(&Event<'_>, &mut Vec<u8>) -> T>(
         &self,
         summary: &mut Summary,
-        mut visit: impl FnMut(Item<'_>) -> Result<ControlFlow<()>, Failure>,
+        mapper: impl Fn() -> M + Sync,
+        mut visit: impl FnMut(Item<'_, T>) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
-        let mut selection = Selection::default();
-        if let Some(from) = self.from {
-            selection = selection.from(from);
-        }
-        if let Some(to) = self.to {
-            selection = selection.to(to);
-        }
-        let mut merge = Merge::select(&self.traces, selection);
-        let mut progress = Progress::new();
-        let mut chooser = self.chooser();
-        while let Some(entry) = merge.next_entry() {
-            let item = match entry {
-                Ok(Entry::Event(event)) => {
-                    summary.events += 1;
-                    progress.step(summary.events);
-                    let step = if chooser.accepts(&event) {
-                        summary.shown += 1;
-                        visit(Item::Event(&event))?
-                    } else if event.name() == THREAD_NAME {
-                        visit(Item::Name(&event))?
-                    } else {
-                        continue;
-                    };
-                    if step.is_break() {
-                        summary.stopped = true;
-                        break;
-                    }
-                    continue;
+        let mut traces: Vec<_> = self.traces.iter().collect();
+        traces.sort_by_key(|trace| trace.declarations().uuid);
+        let streams = traces.iter().flat_map(|trace| trace.streams().iter().map(|stream| self.packets(trace, stream)));
+        let mapper = || {
+            let (mut map, mut chooser) = (mapper(), self.chooser());
+            move |event: &Event<'_>, text: &mut Vec<u8>| {
+                if chooser.accepts(event) {
+                    Some(Some(map(event, text)))
+                } else {
+                    (event.name() == THREAD_NAME && chooser.is_in_time(event)).then_some(None)
                 }
-                Ok(Entry::Loss(loss)) => loss,
-                Err(error) => {
+            }
+        };
+        let mut progress = Progress::new();
+        let done = parallel::merge(streams, cores(), mapper, |step| {
+            if let Step::Event(..) = step {
+                summary.events += 1;
+                progress.step(summary.events);
+            }
+            let visited = match step {
+                Step::Event(event, Some(value), text) => {
+                    summary.shown += 1;
+                    visit(Item::Event(&event, value, text))
+                }
+                Step::Event(event, None, _) => visit(Item::Name(&event)),
+                Step::Loss(loss) => {
+                    summary.loss(&loss);
+                    visit(Item::Loss(&loss))
+                }
+                Step::Passed(count) => {
+                    summary.events += count;
+                    return ControlFlow::Continue(());
+                }
+                Step::Error(error) => {
                     summary.damage(&error);
-                    continue;
+                    return ControlFlow::Continue(());
                 }
             };
-            summary.loss(&item);
-            if visit(Item::Loss(&item))?.is_break() {
-                summary.stopped = true;
-                break;
+            match visited {
+                Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
+                other => ControlFlow::Break(other),
             }
+        });
+        if let ControlFlow::Break(result) = done {
+            summary.stopped = result?.is_break();
         }
         Ok(())
     }
@@ -243,7 +257,7 @@ impl Opened {
     pub(super) fn gather<G: Gather>(&self, summary: &mut Summary, make: impl Fn() -> G + Sync) -> Result<Vec<G>, Failure> {
         let streams: Vec<(&Trace, &Stream)> =
             self.traces.iter().flat_map(|trace| trace.streams().iter().map(move |stream| (trace, stream))).collect();
-        let workers = thread::available_parallelism().map_or(1, usize::from).min(streams.len()).max(1);
+        let workers = cores().get().min(streams.len()).max(1);
         let queue = Mutex::new(streams.into_iter());
         let progress = Mutex::new((Progress::new(), 0));
         let work = || {
@@ -366,6 +380,11 @@ impl Chooser<'_> {
             Plan::Some(filter) => filter.accepts(event),
         }
     }
+}
+
+/// How many threads there is work for.
+fn cores() -> NonZero<usize> {
+    thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
 
 fn all_classes(traces: &[Trace]) -> Classes<'_> {

@@ -12,7 +12,7 @@ const SECOND: i128 = 1_000_000_000;
 const UNITS: [(&str, f64); 7] = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9), ("h", 3600e9)];
 
 /// The distance of the system's time zone from UTC, in seconds, at a time in seconds from the Unix epoch.
-pub(super) fn local_offset() -> impl Fn(i64) -> i32 + Send + 'static {
+pub(super) fn local_offset() -> impl Fn(i64) -> i32 + Send + Sync + 'static {
     let zone = TimeZone::system();
     move |seconds| Timestamp::from_second(seconds).map_or(0, |time| zone.to_offset(time).seconds())
 }

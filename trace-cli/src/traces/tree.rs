@@ -92,9 +92,9 @@ impl Trees {
         number
     }
 
-    fn end(&mut self, number: usize, event: &Event<'_>) {
+    fn end(&mut self, number: usize, event: &Event<'_>, fields: &str) {
         if let Some(line) = self.lines.get_mut(&number) {
-            line.kind = Kind::Ended(event.timestamp().unwrap_or_default().abs_diff(line.time), fields(event));
+            line.kind = Kind::Ended(event.timestamp().unwrap_or_default().abs_diff(line.time), fields.to_owned());
         }
     }
 
@@ -119,14 +119,14 @@ impl Trees {
     }
 
     /// Takes an event into account. Returns the tree that is complete now.
-    fn step(&mut self, slices: &Slices, event: &Event<'_>, thread: Thread) -> Option<usize> {
+    fn step(&mut self, slices: &Slices, event: &Event<'_>, thread: Thread, fields: &str) -> Option<usize> {
         let time = event.timestamp().unwrap_or_default();
         let line = |kind, name: &str| Line {
             parent: None,
             thread,
             time,
             name: name.escape_debug().to_string(),
-            fields: fields(event),
+            fields: fields.to_owned(),
             kind,
             children: Vec::new(),
         };
@@ -142,7 +142,7 @@ impl Trees {
             }
             Some(Future::End(number)) => {
                 let ended = self.futures.remove(&of(number))?;
-                self.end(ended, event);
+                self.end(ended, event, fields);
                 if let Some(pending) = self.pending.get_mut(&self.root(ended)) {
                     *pending = pending.saturating_sub(1);
                 }
@@ -166,7 +166,7 @@ impl Trees {
                 // What its end was missing in it stays open.
                 let number = ended.last().copied()?;
                 if !self.futures.values().any(|future| *future == number) {
-                    self.end(number, event);
+                    self.end(number, event, fields);
                 }
                 self.complete(number)
             }
@@ -194,16 +194,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let mut printer = Printer { out, zone: opened.zone.clone(), json: common.json, min, names: Names::default() };
     opened.traces.iter().for_each(|trace| printer.names.read(trace));
     let (mut who, mut trees) = (Who::default(), Trees::default());
-    opened.each(&mut summary, |item| {
-        let Item::Event(event) = item else { return Ok(ControlFlow::Continue(())) };
-        if let Some(root) = trees.step(&slices, event, who.thread(event)) {
-            printer.show(&trees.take(root))?;
-        }
-        if trees.lines.len() >= WAITING {
-            printer.rest(&mut trees)?;
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
+    opened.each(
+        &mut summary,
+        || fields,
+        |item| {
+            let Item::Event(event, (), fields) = item else { return Ok(ControlFlow::Continue(())) };
+            if let Some(root) = trees.step(&slices, event, who.thread(event), &String::from_utf8_lossy(fields)) {
+                printer.show(&trees.take(root))?;
+            }
+            if trees.lines.len() >= WAITING {
+                printer.rest(&mut trees)?;
+            }
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
     printer.rest(&mut trees)?;
     printer.out.flush()?;
     complain(format_args!("{summary}"));
@@ -211,13 +215,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 }
 
 /// The payload as `name=value`, values as in JSON.
-fn fields(event: &Event<'_>) -> String {
-    let Value::Structure(members) = event.payload() else { return String::new() };
-    let member = |(name, value): &(String, Value<'_>)| {
-        let value = serde_json::to_string(&ValueJson(value)).unwrap_or_default();
-        format!("{name}={value}")
-    };
-    members.iter().map(member).collect::<Vec<_>>().join(" ")
+fn fields(event: &Event<'_>, text: &mut Vec<u8>) {
+    let Value::Structure(members) = event.payload() else { return };
+    let mut between = "";
+    for (name, value) in &members {
+        // Nothing of it can fail in memory.
+        let _ = write!(text, "{between}{name}=");
+        let _ = serde_json::to_writer(&mut *text, &ValueJson(value));
+        between = " ";
+    }
 }
 
 struct Printer {

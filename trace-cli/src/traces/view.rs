@@ -61,10 +61,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         return Ok(summary.outcome());
     }
     let mut shown = 0;
-    opened.each(&mut summary, |item| {
+    let form = lines.form.clone();
+    let mapper = || {
+        let mut form = form.clone();
+        move |event: &Event<'_>, line: &mut Vec<u8>| form.event(event, line)
+    };
+    opened.each(&mut summary, mapper, |item| {
         match item {
-            Item::Event(event) => {
-                lines.event(event)?;
+            Item::Event(event, distance, line) => {
+                lines.event(event, line, distance?)?;
                 shown += 1;
                 if arguments.head == Some(shown) {
                     return Ok(ControlFlow::Break(()));
@@ -85,6 +90,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 }
 
 /// What lines look like.
+#[derive(Clone)]
 enum Form {
     /// With the place of the time in its lines.
     Readable(Readable, Stamp, usize),
@@ -109,6 +115,7 @@ enum Time {
 }
 
 /// Writes times.
+#[derive(Clone)]
 struct Stamp {
     time: Time,
     first: i64,
@@ -158,22 +165,39 @@ impl Form {
         Ok(Self::Readable(readable, stamp, if colors { DIM } else { 0 }))
     }
 
-    fn event(&mut self, event: &Event<'_>, line: &mut Vec<u8>) -> io::Result<()> {
-        match self {
+    /// Appends the line of an event, in any order, and gives the place in it for the distance to the line before.
+    fn event(&mut self, event: &Event<'_>, line: &mut Vec<u8>) -> io::Result<Option<usize>> {
+        let start = line.len();
+        Ok(match self {
             Self::Readable(readable, stamp, at) => {
-                readable.event(event, line);
+                let mut place = readable.event_without_distance(event, line);
                 if stamp.time != Time::Clock && event.timestamp().is_some() {
-                    line.splice(*at..*at + CLOCK, stamp.show(event).into_bytes());
+                    let (time, at) = (stamp.show(event).into_bytes(), start + *at);
+                    place = place - CLOCK + time.len();
+                    line.splice(at..at + CLOCK, time);
                 }
+                Some(place)
             }
-            Self::Columns(_, columns, stamp) => columns.line(event, &stamp.show(event), line),
-            Self::Exact(formatter) => formatter.event(event, line),
+            Self::Exact(formatter) => Some(formatter.event_without_distance(event, line)),
+            Self::Columns(_, columns, stamp) => {
+                columns.line(event, &stamp.show(event), line);
+                None
+            }
             Self::Json(_) => {
                 serde_json::to_writer(&mut *line, &json::EventJson(event))?;
                 line.push(b'\n');
+                None
             }
+        })
+    }
+
+    /// Appends the distance to the line before.
+    fn distance(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
+        match self {
+            Self::Readable(readable, ..) => readable.distance(event, line),
+            Self::Exact(formatter) => formatter.distance(event, line),
+            Self::Columns(..) | Self::Json(_) => {}
         }
-        Ok(())
     }
 
     fn loss(&self, loss: &Loss, sentence: &mut Vec<u8>) {
@@ -199,9 +223,12 @@ impl<'a> Lines<'a> {
         Ok(Self { arguments, form: Form::new(arguments, common, opened)?, out, line: Vec::new(), last: VecDeque::new() })
     }
 
-    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+    fn event(&mut self, event: &Event<'_>, text: &[u8], distance: Option<usize>) -> io::Result<()> {
+        let (before, behind) = text.split_at(distance.unwrap_or_default());
         self.line.clear();
-        self.form.event(event, &mut self.line)?;
+        self.line.extend(before);
+        self.form.distance(event, &mut self.line);
+        self.line.extend(behind);
         let Some(limit) = self.arguments.tail else { return self.out.write_all(&self.line) };
         if limit > 0 {
             // The line that falls out lends its memory to the next one.

@@ -1,8 +1,10 @@
 //! Packets on all cores.
 //!
-//! Packets are independent of each other, so each core reads and decodes one of its own, for what needs no order: counts,
-//! histograms, checks. One packet for each core is in memory, whatever the size of the trace. In the order of time,
-//! [`Merge`](crate::reader::Merge) reads on one core.
+//! Packets are independent of each other, so each core reads and decodes one of its own. For what needs no order, counts,
+//! histograms, checks, there is [`fold`]: one packet for each core is in memory, whatever the size of the trace. In the order of
+//! time, [`merge`] gives events with what was made of them on all cores.
+
+mod ordered;
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -11,6 +13,8 @@ use std::thread;
 
 use crate::Error;
 use crate::reader::{Loss, Packet, Packets, Trace};
+
+pub use ordered::{Step, merge};
 
 /// What a step of [`fold`] is about.
 #[derive(Debug)]

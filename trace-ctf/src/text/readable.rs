@@ -27,7 +27,7 @@ use writer::{Scratch, Writer};
 /// - Texts are in quotes, with Rust's escapes. No control character and no invalid UTF-8 of a trace gets into a line as it is,
 ///   so lines are UTF-8 and safe to show.
 /// - `vtid` has the name of the thread behind it where the trace has `ringtrace:thread_name` events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Readable {
     zone: Zone,
     deltas: bool,
@@ -52,7 +52,7 @@ impl Readable {
     }
 
     /// Shows local times; `offset` tells the distance from UTC, in seconds, at a time in seconds from the Unix epoch.
-    pub fn local(offset: impl Fn(i64) -> i32 + Send + 'static) -> Self {
+    pub fn local(offset: impl Fn(i64) -> i32 + Send + Sync + 'static) -> Self {
         Self::new(Zone::local(offset))
     }
 
@@ -98,16 +98,40 @@ impl Readable {
     /// Appends the line of an event, with its line feed.
     pub fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
         self.learn(event);
+        self.time(event, out);
+        self.distance(event, out);
+        self.rest(event, out);
+    }
+
+    /// Appends a line in which the [distance](Self::distance) is missing, and gives its place in the line: for lines that are made
+    /// in another order than that of the events.
+    pub fn event_without_distance(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        self.time(event, out);
+        let place = out.len() - start;
+        self.rest(event, out);
+        place
+    }
+
+    fn time(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
         if let Some(timestamp) = event.timestamp() {
             self.color(DIM, out);
-            self.zone.time(timestamp, out);
-            if self.deltas {
-                // The first one is its own predecessor.
-                let previous = self.previous.replace(timestamp).unwrap_or(timestamp);
-                let sign = if timestamp < previous { '-' } else { '+' };
-                let distance = timestamp.abs_diff(previous);
-                let _ = write!(out, "  {sign}{}.{:09}", distance / SECOND as u64, distance % SECOND as u64);
-            }
+            self.zone.next_time(timestamp, out);
+        }
+    }
+
+    /// Appends what a line says of the time since the event before, if it [does](Self::deltas).
+    pub fn distance(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        let Some(timestamp) = event.timestamp().filter(|_| self.deltas) else { return };
+        // The first one is its own predecessor.
+        let previous = self.previous.replace(timestamp).unwrap_or(timestamp);
+        let sign = if timestamp < previous { '-' } else { '+' };
+        let distance = timestamp.abs_diff(previous);
+        let _ = write!(out, "  {sign}{}.{:09}", distance / SECOND as u64, distance % SECOND as u64);
+    }
+
+    fn rest(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if event.timestamp().is_some() {
             self.color(PLAIN, out);
             out.extend(b"  ");
         }

@@ -1,8 +1,8 @@
 //! Times of day.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use super::number;
 
@@ -10,13 +10,14 @@ use super::number;
 pub(super) const SECOND: i64 = 1_000_000_000;
 
 /// Seconds to add to UTC at a time that is given in seconds from the Unix epoch.
-type Offset = Box<dyn Fn(i64) -> i32 + Send>;
+type Offset = Arc<dyn Fn(i64) -> i32 + Send + Sync>;
 
 /// Where the clock on the wall hangs.
+#[derive(Clone)]
 pub(super) struct Zone {
     offset: Option<Offset>,
     /// The second that was shown last, and how.
-    last: Cell<(i64, [u8; 9])>,
+    last: (i64, [u8; 9]),
 }
 
 impl fmt::Debug for Zone {
@@ -27,27 +28,30 @@ impl fmt::Debug for Zone {
 
 impl Zone {
     pub(super) fn utc() -> Self {
-        Self { offset: None, last: Cell::new((-1, [0; 9])) }
+        Self { offset: None, last: (-1, [0; 9]) }
     }
 
-    pub(super) fn local(offset: impl Fn(i64) -> i32 + Send + 'static) -> Self {
-        Self { offset: Some(Box::new(offset)), ..Self::utc() }
+    pub(super) fn local(offset: impl Fn(i64) -> i32 + Send + Sync + 'static) -> Self {
+        Self { offset: Some(Arc::new(offset)), ..Self::utc() }
     }
 
     /// Appends a time of day; before the epoch, seconds.
     pub(super) fn time(&self, timestamp: i64, out: &mut Vec<u8>) {
+        self.clone().next_time(timestamp, out);
+    }
+
+    /// As [`Zone::time`], for one that is mostly of the same second as the one before.
+    pub(super) fn next_time(&mut self, timestamp: i64, out: &mut Vec<u8>) {
         if timestamp < 0 {
             let timestamp = timestamp.unsigned_abs();
             let _ = write!(out, "-{}.{:09}", timestamp / SECOND as u64, timestamp % SECOND as u64);
             return;
         }
         let (seconds, nanoseconds) = (timestamp / SECOND, timestamp % SECOND);
-        let (known, mut text) = self.last.get();
-        if known != seconds {
-            text = self.second(seconds);
-            self.last.set((seconds, text));
+        if self.last.0 != seconds {
+            self.last = (seconds, self.second(seconds));
         }
-        out.extend(text);
+        out.extend(self.last.1);
         number::nine_digits(nanoseconds as u32, out);
     }
 

@@ -307,7 +307,8 @@ impl Input<'_, '_> {
                 _ => {}
             }
             Ok(())
-        })?;
+        })
+        .map_err(|error| if event.name.is_empty() { error } else { error.within(format_args!("event {:?}", event.name)) })?;
         self.drafts.push(Draft { event, types, stream_id, line: self.line() });
         Ok(())
     }
@@ -334,6 +335,16 @@ impl Input<'_, '_> {
         let earlier: Vec<_> = earlier.into_iter().chain([(Scope::EventContext, event.context.as_ref())]).collect();
         event.fields = fields.map(|class| self.root(class, line, Scope::Payload, &[], &earlier)).transpose()?;
         drop(earlier);
+        let mut names = Vec::new();
+        for root in [&stream.event_context, &event.context, &event.fields].into_iter().flatten() {
+            clock_names(&root.structure, &mut names);
+        }
+        let own = stream.clock.as_ref().map(|clock| &*clock.name);
+        if let Some(other) = names.iter().find(|name| own.is_some_and(|own| own != &***name)) {
+            let what =
+                format!("event {:?}: a field of the clock {other}, beside {} in its header", event.name, own.unwrap_or_default());
+            return Err(Error::unsupported(line, what));
+        }
         drop(stream);
         let streams = &mut self.parser.declarations.streams;
         let Some(stream) = streams.iter_mut().find(|stream| stream.id == event.stream_id) else { return Ok(()) };

@@ -122,7 +122,11 @@ impl Input<'_, '_> {
                 self.declaration()?;
                 continue;
             }
-            let base = self.type_specifier()?;
+            let base = self.type_specifier().map_err(|error| match self.peek_word() {
+                // Its name stands behind the type.
+                Some(name) if error.is_unsupported() => error.within(format_args!("field {name}")),
+                _ => error,
+            })?;
             if self.accept(";") {
                 continue;
             }
@@ -229,8 +233,10 @@ impl Input<'_, '_> {
             }
             Ok(())
         })?;
-        let Ok(bits @ 1..=64) = u8::try_from(bits) else {
-            return Err(Error::metadata(line, format!("integer of {bits} bits")));
+        let bits = match u8::try_from(bits) {
+            Ok(bits @ 1..=64) => bits,
+            Ok(0) => return Err(Error::metadata(line, "integer of 0 bits")),
+            _ => return Err(Error::unsupported(line, format!("an integer of {bits} bits"))),
         };
         let align = align.unwrap_or(if bits % 8 == 0 { 8 } else { 1 });
         Ok(Type::Integer(Integer { align, signed, base, text, clock, ..Integer::unsigned(bits, big_endian) }))
@@ -254,7 +260,10 @@ impl Input<'_, '_> {
         let bits = match (exponent, mantissa) {
             (8, 24) => 32,
             (11, 53) => 64,
-            _ => return Err(Error::unsupported(line, format!("a float of {exponent} and {mantissa} digits"))),
+            _ => {
+                let what = format!("a float of {exponent} digits of exponent and {mantissa} of mantissa");
+                return Err(Error::unsupported(line, what));
+            }
         };
         Ok(Type::Float(Float { bits, align: align.unwrap_or(8), big_endian, reversed: false }))
     }

@@ -1,10 +1,11 @@
 //! Calls of the C library about threads, the end of the process, stderr, and local time.
 #![expect(unsafe_code, reason = "calls the C library")]
 
-use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+
 use trace_registry::sync::{AtomicBool, AtomicI64, Ordering};
 
 /// Marks the calling thread: its tracepoints are never traced.
@@ -132,16 +133,17 @@ const QUARTER: i64 = 900;
 /// Returns what tells how many seconds local time is ahead of UTC, at a time in seconds from 1970.
 ///
 /// It asks the C library now, and again in each later quarter of an hour.
-pub(crate) fn utc_offset() -> impl Fn(i64) -> i32 + Send + 'static {
+pub(crate) fn utc_offset() -> impl Fn(i64) -> i32 + Send + Sync + 'static {
     let ask = |seconds| i32::try_from(ahead_of_utc(seconds)).unwrap_or(0);
     let now = seconds_from_1970();
-    let known = Cell::new((now.div_euclid(QUARTER), ask(now)));
+    let known = Mutex::new((now.div_euclid(QUARTER), ask(now)));
     move |seconds| {
         let quarter = seconds.div_euclid(QUARTER);
-        if quarter > known.get().0 {
-            known.set((quarter, ask(seconds)));
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        if quarter > known.0 {
+            *known = (quarter, ask(seconds));
         }
-        known.get().1
+        known.1
     }
 }
 

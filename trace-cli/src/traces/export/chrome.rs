@@ -11,7 +11,7 @@ use super::super::json::ValueJson;
 use super::super::names::{Names, Thread, Who};
 use super::super::slices::{Future, Open, Phase, Slices};
 use super::super::source::Opened;
-use super::{Process, Writer, label, tid};
+use super::{Map, Process, Writer, label, tid};
 
 pub(super) struct Chrome {
     processes: Vec<Process>,
@@ -75,7 +75,11 @@ impl Chrome {
 }
 
 impl Writer for Chrome {
-    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()> {
+    fn mapper(&self) -> Box<dyn Fn() -> Map + Sync> {
+        Box::new(|| Box::new(|event, fields| Ok(serde_json::to_writer(fields, &ValueJson(&event.payload()))?)))
+    }
+
+    fn event(&mut self, event: &Event<'_>, fields: &[u8], out: &mut dyn Write) -> io::Result<()> {
         self.names.learn(event);
         let thread = self.who.thread(event);
         self.tell(&thread, out)?;
@@ -117,7 +121,7 @@ impl Writer for Chrome {
             // Slices inside whose end is missing have no arguments of their own.
             if number == count {
                 out.write_all(b",\"args\":")?;
-                serde_json::to_writer(&mut *out, &ValueJson(&event.payload()))?;
+                out.write_all(fields)?;
             }
             out.write_all(b"}")?;
         }

@@ -8,7 +8,7 @@ use trace_ctf::reader::{Event, Scope};
 use super::super::columns::{Column, names};
 use super::super::json::ValueJson;
 use super::super::source::Opened;
-use super::Writer;
+use super::{Map, Writer};
 use crate::failure::Failure;
 
 /// What every event has.
@@ -17,7 +17,6 @@ const COMMON: [&str; 4] = ["timestamp_ns", "event", "level", "cpu_id"];
 pub(super) struct Csv {
     columns: Vec<Column>,
     has_heading: bool,
-    line: Vec<u8>,
 }
 
 impl Csv {
@@ -27,7 +26,7 @@ impl Csv {
         let mut all = classes.iter().flat_map(|(stream, class)| names(stream, class)).collect::<Vec<_>>();
         all.retain(|name| known.insert(name.clone()));
         let columns = all.iter().map(|name| Column::anywhere(name, &classes)).collect();
-        Ok(Self { columns, has_heading: false, line: Vec::new() })
+        Ok(Self { columns, has_heading: false })
     }
 
     fn heading(&mut self, out: &mut dyn Write) -> io::Result<()> {
@@ -43,29 +42,41 @@ impl Csv {
 }
 
 impl Writer for Csv {
-    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()> {
+    fn mapper(&self) -> Box<dyn Fn() -> Map + Sync> {
+        let columns = self.columns.clone();
+        Box::new(move || {
+            let mut columns = columns.clone();
+            Box::new(move |event, line| {
+                row(&mut columns, event, line);
+                Ok(())
+            })
+        })
+    }
+
+    fn event(&mut self, _event: &Event<'_>, line: &[u8], out: &mut dyn Write) -> io::Result<()> {
         self.heading(out)?;
-        self.line.clear();
-        let line = &mut self.line;
-        cell(&event.timestamp().map(|time| time.to_string()).unwrap_or_default(), line);
-        cell(event.name(), line);
-        cell(event.class().level.map(|level| level.name()).unwrap_or_default(), line);
-        cell(&event.packet().info().cpu_id.map(|cpu| cpu.to_string()).unwrap_or_default(), line);
-        for column in &mut self.columns {
-            let text = match column.raw(event) {
-                Some(text) => text,
-                None if column.is_of(event.class()) => parts(event, &column.name).unwrap_or_default(),
-                None => String::new(),
-            };
-            cell(&text, line);
-        }
-        end(line);
         out.write_all(line)
     }
 
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
         self.heading(out)
     }
+}
+
+fn row(columns: &mut [Column], event: &Event<'_>, line: &mut Vec<u8>) {
+    cell(&event.timestamp().map(|time| time.to_string()).unwrap_or_default(), line);
+    cell(event.name(), line);
+    cell(event.class().level.map(|level| level.name()).unwrap_or_default(), line);
+    cell(&event.packet().info().cpu_id.map(|cpu| cpu.to_string()).unwrap_or_default(), line);
+    for column in columns {
+        let text = match column.raw(event) {
+            Some(text) => text,
+            None if column.is_of(event.class()) => parts(event, &column.name).unwrap_or_default(),
+            None => String::new(),
+        };
+        cell(&text, line);
+    }
+    end(line);
 }
 
 /// What has parts, as JSON.

@@ -67,9 +67,16 @@ enum Format {
     Perfetto,
 }
 
+/// Makes the text of an event, whatever the events before it are.
+type Map = Box<dyn FnMut(&Event<'_>, &mut Vec<u8>) -> io::Result<()>>;
+
 /// Writes events in some form.
 trait Writer {
-    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()>;
+    /// Makes the functions that make texts, on all cores.
+    fn mapper(&self) -> Box<dyn Fn() -> Map + Sync>;
+
+    /// Writes an event, in the order of time, by its text.
+    fn event(&mut self, event: &Event<'_>, text: &[u8], out: &mut dyn Write) -> io::Result<()>;
 
     fn name(&mut self, _event: &Event<'_>, _out: &mut dyn Write) -> io::Result<()> {
         Ok(())
@@ -86,9 +93,18 @@ trait Writer {
 struct Jsonl;
 
 impl Writer for Jsonl {
-    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer(&mut *out, &EventJson(event))?;
-        out.write_all(b"\n")
+    fn mapper(&self) -> Box<dyn Fn() -> Map + Sync> {
+        Box::new(|| {
+            Box::new(|event, line| {
+                serde_json::to_writer(&mut *line, &EventJson(event))?;
+                line.push(b'\n');
+                Ok(())
+            })
+        })
+    }
+
+    fn event(&mut self, _event: &Event<'_>, line: &[u8], out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(line)
     }
 }
 
@@ -156,9 +172,9 @@ pub(crate) fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome, Fa
         Some(path) => Failure::file(path, error),
         None => Failure::Output(error),
     };
-    opened.each(&mut summary, |item| {
+    opened.each(&mut summary, writer.mapper(), |item| {
         match item {
-            Item::Event(event) => writer.event(event, &mut *out).map_err(told)?,
+            Item::Event(event, made, text) => made.and_then(|()| writer.event(event, text, &mut *out)).map_err(told)?,
             Item::Name(event) => writer.name(event, &mut *out).map_err(told)?,
             Item::Loss(loss) => writer.loss(loss),
         }

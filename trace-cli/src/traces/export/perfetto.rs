@@ -15,7 +15,7 @@ use super::super::names::{Names, Thread, Who};
 use super::super::slices::{Future, Open, Phase, Slices};
 use super::super::source::{Classes, Opened};
 use super::proto::Message;
-use super::{Process, Writer, label, tid};
+use super::{Map, Process, Writer, label, tid};
 use crate::failure::Failure;
 
 /// Fields of a packet.
@@ -201,7 +201,11 @@ impl Perfetto {
 }
 
 impl Writer for Perfetto {
-    fn event(&mut self, event: &Event<'_>, out: &mut dyn Write) -> io::Result<()> {
+    fn mapper(&self) -> Box<dyn Fn() -> Map + Sync> {
+        Box::new(|| Box::new(|_, _| Ok(())))
+    }
+
+    fn event(&mut self, event: &Event<'_>, _text: &[u8], out: &mut dyn Write) -> io::Result<()> {
         self.names.learn(event);
         self.clock(event, out)?;
         let thread = self.who.thread(event);

@@ -17,7 +17,7 @@ use super::counts::Counts;
 use super::distribution::Distribution;
 use super::names::{Thread, Who};
 use super::slices::{Open, Phase, Slices};
-use super::source::{Item, Opened, Source};
+use super::source::{Item, Opened, Source, plain};
 use super::summary::Summary;
 use crate::Outcome;
 use crate::common::Common;
@@ -91,31 +91,35 @@ impl Report {
         let (mut who, mut open) = (Who::default(), Open::<i64>::default());
         let mut latencies: BTreeMap<String, Distribution> = BTreeMap::new();
         let mut longest: BinaryHeap<Reverse<(u64, i64, String, Thread)>> = BinaryHeap::new();
-        opened.each(&mut summary, |item| {
-            let Item::Event(event) = item else { return Ok(ControlFlow::Continue(())) };
-            let (thread, time) = (who.thread(event), event.timestamp().unwrap_or(first));
-            rate[bin(time)] += 1;
-            if let Some(lane) = lanes.get_mut(&thread) {
-                lane[bin(time)] += 1;
-            }
-            let mut began = time;
-            let phase = open.step(&slices, event.class(), thread, || time, |begin| began = begin);
-            if let (Phase::End(_), Some(name)) = (phase, slices.name(event.class())) {
-                let duration = time.abs_diff(began);
-                match latencies.get_mut(name) {
-                    Some(all) => all.add(duration as f64),
-                    None => latencies.entry(name.to_owned()).or_default().add(duration as f64),
+        opened.each(
+            &mut summary,
+            || plain,
+            |item| {
+                let Item::Event(event, ..) = item else { return Ok(ControlFlow::Continue(())) };
+                let (thread, time) = (who.thread(event), event.timestamp().unwrap_or(first));
+                rate[bin(time)] += 1;
+                if let Some(lane) = lanes.get_mut(&thread) {
+                    lane[bin(time)] += 1;
                 }
-                if longest.len() < LONGEST || longest.peek().is_some_and(|Reverse((least, ..))| *least < duration) {
-                    longest.push(Reverse((duration, began, name.to_owned(), thread)));
-                    if longest.len() > LONGEST {
-                        longest.pop();
+                let mut began = time;
+                let phase = open.step(&slices, event.class(), thread, || time, |begin| began = begin);
+                if let (Phase::End(_), Some(name)) = (phase, slices.name(event.class())) {
+                    let duration = time.abs_diff(began);
+                    match latencies.get_mut(name) {
+                        Some(all) => all.add(duration as f64),
+                        None => latencies.entry(name.to_owned()).or_default().add(duration as f64),
+                    }
+                    if longest.len() < LONGEST || longest.peek().is_some_and(|Reverse((least, ..))| *least < duration) {
+                        longest.push(Reverse((duration, began, name.to_owned(), thread)));
+                        if longest.len() > LONGEST {
+                            longest.pop();
+                        }
                     }
                 }
-            }
-            measure(&mut columns, event);
-            Ok(ControlFlow::Continue(()))
-        })?;
+                measure(&mut columns, event);
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
         let mut slices: Vec<_> =
             longest.into_iter().map(|Reverse((duration, begin, name, thread))| (begin, duration, name, thread)).collect();
         slices.sort_by_key(|(begin, duration, ..)| (Reverse(*duration), *begin));

@@ -2,34 +2,48 @@
 const data = JSON.parse(document.getElementById('data').textContent);
 const canvas = document.getElementById('timeline'), status = document.getElementById('where');
 const search = document.getElementById('search'), found = document.getElementById('found');
-const LANE = 34, LABEL = 150;
+const LABEL = 150, ROW = 17, DEEPEST = 4;
+// How deep each slice lies in others of its thread, and where the lanes begin: as high as their slices are deep.
+const inner = data.threads.map(() => 1);
+{
+  const open = data.threads.map(() => []);
+  for (const slice of [...data.slices].sort((a, b) => a[0] - b[0] || b[1] - a[1])) {
+    const [at, duration, , own] = slice;
+    if (!open[own]) continue;
+    while (open[own].length && open[own].at(-1) <= at) open[own].pop();
+    slice.push(Math.min(open[own].length, DEEPEST - 1)); open[own].push(at + duration);
+    inner[own] = Math.max(inner[own], slice[4] + 1);
+  }
+}
+const tops = [0];
+inner.forEach((rows, lane) => tops.push(tops[lane] + 18 + rows * ROW));
 let from = 0, to = data.duration_ns || 1;
 const span = ns => ns < 1e3 ? ns.toFixed(0) + ' ns' : ns < 1e6 ? (ns / 1e3).toFixed(2) + ' µs' : ns < 1e9 ? (ns / 1e6).toFixed(2) + ' ms' : (ns / 1e9).toFixed(3) + ' s';
 const wanted = name => !search.value || name.toLowerCase().includes(search.value.toLowerCase());
 
 function draw() {
-  const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, height = Math.max(1, data.threads.length) * LANE + 18;
+  const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, height = tops.at(-1) + 18;
   canvas.style.height = height + 'px'; canvas.width = width * scale; canvas.height = height * scale;
   const g = canvas.getContext('2d'); g.scale(scale, scale); g.font = '12px system-ui, sans-serif';
   const style = getComputedStyle(document.body), ink = style.color, root = getComputedStyle(document.documentElement);
   const x = t => LABEL + (t - from) / (to - from) * (width - LABEL);
   const bin = data.duration_ns / data.bins || 1;
   data.threads.forEach((thread, lane) => {
-    const y = lane * LANE, most = Math.max(1, ...thread.events);
+    const y = tops[lane], high = tops[lane + 1] - y, events = y + high - 13, most = Math.max(1, ...thread.events);
     g.fillStyle = ink; g.fillText(thread.name.slice(0, 22), 4, y + 20, LABEL - 8);
-    g.save(); g.beginPath(); g.rect(LABEL, y, width - LABEL, LANE); g.clip();
+    g.save(); g.beginPath(); g.rect(LABEL, y, width - LABEL, high); g.clip();
     thread.events.forEach((count, i) => {
       if (!count || (i + 1) * bin < from || i * bin > to) return;
       g.fillStyle = root.getPropertyValue('--bar'); g.globalAlpha = .25 + .75 * count / most;
-      g.fillRect(x(i * bin), y + 22, Math.max(1, x((i + 1) * bin) - x(i * bin)), 9);
+      g.fillRect(x(i * bin), events, Math.max(1, x((i + 1) * bin) - x(i * bin)), 9);
     });
     g.globalAlpha = 1;
-    data.slices.forEach(([at, duration, name, own]) => {
+    data.slices.forEach(([at, duration, name, own, depth]) => {
       if (own !== lane || at > to || at + duration < from) return;
       const left = x(at), size = Math.max(1, x(at + duration) - left);
       g.globalAlpha = wanted(data.names[name]) ? 1 : .12; g.fillStyle = `hsl(${name * 67 % 360} 55% 50%)`;
-      g.fillRect(left, y + 3, size, 17);
-      if (size > 60) { g.fillStyle = '#fff'; g.fillText(data.names[name], left + 3, y + 16, size - 6); }
+      const top = y + 3 + depth * ROW; g.fillRect(left, top, size, ROW - 1);
+      if (size > 60) { g.fillStyle = '#fff'; g.fillText(data.names[name], left + 3, top + 12, size - 6); }
     });
     g.restore(); g.globalAlpha = 1;
   });

@@ -11,7 +11,7 @@ const THREAD_NAME: &str = "ringtrace:thread_name";
 type Thread = (Option<[u8; 16]>, i64);
 
 /// Names by thread, each with the time since when it is known; IDs are used again, and threads are renamed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Threads(HashMap<Thread, Vec<(i64, String)>>);
 
 impl Threads {

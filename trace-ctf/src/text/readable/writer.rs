@@ -9,7 +9,7 @@ use crate::decode::Item;
 use crate::reader::{Event, Scope};
 
 /// What one event after the other needs, kept for its memory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     frames: Vec<Frame>,
     /// Units of the members that are open, one behind the other.
