@@ -8,8 +8,8 @@ use std::process::Command;
 use sample::Variation;
 
 /// Presses keys, searches, and leaves what the page says to it in an attribute.
-const DRIVER: &str = r#"<script>
-const log = [], canvas = document.getElementById('timeline'), where = () => log.push(document.getElementById('where').textContent);
+const DRIVER: &str = r#"<script>{
+const log = [], where = () => log.push(document.getElementById('where').textContent);
 const key = name => { canvas.dispatchEvent(new KeyboardEvent('keydown', { key: name, cancelable: true })); where(); };
 where(); key('+'); key('ArrowRight'); key('0');
 search.value = 'request'; search.dispatchEvent(new Event('input'));
@@ -20,7 +20,7 @@ key('Home');
 const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
 log.push(String(pixels.some(value => value > 0)));
 document.body.dataset.log = log.join('|');
-</script></body>"#;
+}</script></body>"#;
 
 fn browser(arguments: &[&str]) -> Vec<u8> {
     let mut command = Command::new("chromium");

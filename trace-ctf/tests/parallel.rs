@@ -94,16 +94,16 @@ proptest! {
             events += u64::from(matches!(entry, Ok(Entry::Event(_))));
         }
         let mut merge = Merge::select([&trace], Selection::default().classes(|_, class| class.id != 0));
-        let (mut expected, mut formatter) = (Vec::new(), Formatter::utc());
+        let (mut expected, mut expected_errors, mut formatter) = (Vec::new(), Vec::new(), Formatter::utc());
         while let Some(entry) = merge.next_entry() {
             match entry {
                 Ok(Entry::Event(event)) => formatter.event(&event, &mut expected),
                 Ok(Entry::Loss(loss)) => formatter.loss(&loss, &mut expected),
-                Err(error) => expected.extend(error.to_string().bytes()),
+                Err(error) => expected_errors.push(error.to_string()),
             }
         }
 
-        let (mut all, mut seen, mut formatter) = (Vec::new(), 0, Formatter::utc());
+        let (mut all, mut errors, mut seen, mut formatter) = (Vec::new(), Vec::new(), 0, Formatter::utc());
         let mapper = || {
             let mut formatter = Formatter::utc();
             move |event: &Event<'_>, line: &mut Vec<u8>| {
@@ -122,12 +122,13 @@ proptest! {
                 }
                 Step::Passed(count) => seen += count,
                 Step::Loss(loss) => formatter.loss(&loss, &mut all),
-                Step::Error(error) => all.extend(error.to_string().bytes()),
+                Step::Error(error) => errors.push(error.to_string()),
             }
             ControlFlow::Continue(())
         });
         prop_assert!(done.is_continue());
         prop_assert_eq!(seen, events);
+        prop_assert_eq!(errors, expected_errors);
         prop_assert_eq!(String::from_utf8_lossy(&all), String::from_utf8_lossy(&expected));
     }
 

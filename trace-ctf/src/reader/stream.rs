@@ -146,6 +146,11 @@ impl Packets {
         Self { from, to, ..self }
     }
 
+    /// The times of [`Packets::between`].
+    pub(super) fn limits(&self) -> (Option<i64>, Option<i64>) {
+        (self.from, self.to)
+    }
+
     /// Takes back a packet that is not needed any more: its memory serves the next one.
     pub fn recycle(&mut self, packet: Packet) {
         self.free = packet.into_bytes();

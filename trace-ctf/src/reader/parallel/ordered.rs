@@ -88,6 +88,8 @@ struct Slot<T> {
 struct Lane<T> {
     /// None while a thread reads.
     packets: Option<Box<Packets>>,
+    /// The times that its events lie between.
+    limits: (Option<i64>, Option<i64>),
     is_ended: bool,
     slots: VecDeque<Slot<T>>,
     /// How many slots are gone.
@@ -110,7 +112,7 @@ struct State<T> {
 
 enum Task<T> {
     Read { lane: usize, packets: Box<Packets> },
-    Map { lane: usize, slot: u64, packet: Arc<Packet>, rest: Position, batch: Batch<T> },
+    Map { lane: usize, slot: u64, packet: Arc<Packet>, rest: Position, limits: (Option<i64>, Option<i64>), batch: Batch<T> },
 }
 
 struct Shared<T> {
@@ -140,7 +142,7 @@ impl<T> Drop for OverGuard<'_, T> {
 /// Gives the events of streams in the order of time, each with what was made of it before, on so many threads.
 ///
 /// `mapper` makes a function for each thread, which is asked about each event, in any order: it gives `None` where the event is not
-/// wanted, else a value, and may append a text. `visit` gets the wanted ones on the calling thread, in the order of
+/// wanted, else a value, and may append a text. Events outside of [`Packets::between`] are left out. `visit` gets the wanted ones on the calling thread, in the order of
 /// [`Merge`](crate::reader::Merge), and ends all with `Break`.
 ///
 /// Memory does not grow with the trace: a packet and a batch of events of each stream, and for each thread some 4 MiB that are ahead.
@@ -184,8 +186,14 @@ pub fn merge<T: Send, M: FnMut(&Event<'_>, &mut Vec<u8>) -> Option<T>, B>(
     mapper: impl Fn() -> M + Sync,
     visit: impl FnMut(Step<'_, T>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    let lane =
-        |packets| Lane { packets: Some(Box::new(packets)), is_ended: false, slots: VecDeque::new(), gone: 0, since: i64::MIN };
+    let lane = |packets: Packets| Lane {
+        limits: packets.limits(),
+        packets: Some(Box::new(packets)),
+        is_ended: false,
+        slots: VecDeque::new(),
+        gone: 0,
+        since: i64::MIN,
+    };
     let lanes: Vec<_> = streams.into_iter().map(lane).collect();
     let room = Room { bytes: threads.get() * AHEAD, slots: lanes.len() + threads.get() * PACKETS_AHEAD };
     let (spare_packets, spare_batches) = Default::default();
@@ -234,7 +242,14 @@ impl<T> State<T> {
         let slot = &mut lane.slots[place];
         let packet = slot.packet.as_ref().ok()?.clone();
         let batch = self.spare_batches.pop().unwrap_or_default();
-        Some(Task::Map { lane: index, slot: lane.gone + place as u64, packet, rest: slot.rest.take()?, batch })
+        Some(Task::Map {
+            lane: index,
+            slot: lane.gone + place as u64,
+            packet,
+            rest: slot.rest.take()?,
+            limits: lane.limits,
+            batch,
+        })
     }
 
     /// Takes over a packet that was read, or the end of its stream.
@@ -341,8 +356,8 @@ impl<T> Shared<T> {
                 state.read(lane, packets, next);
                 state
             }
-            Task::Map { lane, slot, packet, rest, mut batch } => {
-                let rest = fill(&packet, rest, &mut batch, map);
+            Task::Map { lane, slot, packet, rest, limits, mut batch } => {
+                let rest = fill(&packet, rest, limits, &mut batch, map);
                 let mut state = lock(&self.state);
                 drop(packet);
                 state.mapped(lane, slot, batch, rest);
@@ -484,6 +499,7 @@ impl<T> Input<T> {
 fn fill<T>(
     packet: &Packet,
     mut position: Position,
+    (from, to): (Option<i64>, Option<i64>),
     batch: &mut Batch<T>,
     map: &mut impl FnMut(&Event<'_>, &mut Vec<u8>) -> Option<T>,
 ) -> Option<Position> {
@@ -499,6 +515,10 @@ fn fill<T>(
             }
         }
         seen += 1;
+        let time = Event::new(packet, &head).timestamp();
+        if time.is_some_and(|time| from.is_some_and(|from| time < from) || to.is_some_and(|to| time >= to)) {
+            continue;
+        }
         let start = batch.text.len();
         match map(&Event::new(packet, &head), &mut batch.text) {
             Some(value) => {
