@@ -93,11 +93,18 @@ impl<C: Config> Writer<C> {
         let cut = if number.is_multiple_of(3) { 5 } else { 0 };
         let pieces = [Piece { start: bytes.as_ptr(), len: cut }, Piece { start: bytes[cut..].as_ptr(), len: len - cut }];
         let pieces = &pieces[usize::from(cut == 0)..];
-        if len <= WORDS && !number.is_multiple_of(5) {
-            let word =
-                |i: usize| u64::from_ne_bytes(std::array::from_fn(|at| if i * 8 + at < len { bytes[i * 8 + at] } else { 0 }));
+        let head = if len <= WORDS { len } else { number as usize % (WORDS + 1) };
+        let word = |i: usize| u64::from_ne_bytes(std::array::from_fn(|at| if i * 8 + at < head { bytes[i * 8 + at] } else { 0 }));
+        let words = [word(0), word(1), word(2)];
+        match number % 5 {
+            0 => {}
             // SAFETY: `C` made the channel, which outlives the writer.
-            return unsafe { self.appenders[len].append_words::<C>([word(0), word(1), word(2)]) };
+            _ if len <= WORDS => return unsafe { self.appenders[len].append_words::<C>(words) },
+            1..=3 => {
+                // SAFETY: as above.
+                return unsafe { self.appenders[head].append_tail::<C>(words, &bytes[head..len]) };
+            }
+            _ => {}
         }
         // SAFETY: as above; the pieces are `len` bytes.
         unsafe { self.appenders[0].append::<C>(pieces, len) }

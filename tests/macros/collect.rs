@@ -70,15 +70,6 @@ unsafe extern "C" fn append(target: *const Target, pieces: NonNull<Piece>, count
     0
 }
 
-unsafe extern "C" fn append_words(target: *const Target, first: u64, second: u64, third: u64) -> u8 {
-    // SAFETY: a target begins with its own words, the first of which is the number of bytes.
-    let len = unsafe { target.cast::<u64>().read() } as usize;
-    let words = [first, second, third];
-    let mut piece = Piece { start: words.as_ptr().cast(), len };
-    // SAFETY: the piece names some of the words.
-    unsafe { append(target, NonNull::from(&mut piece), 1, len) }
-}
-
 unsafe fn lose(target: &Target, loss: Loss) {
     // SAFETY: the channel is the `Collected` of `attach`.
     let collected = unsafe { &*target.channel().cast::<Collected>() };
@@ -110,10 +101,10 @@ pub(crate) fn attach<T: Tracepoint>(channels: &[Channel]) {
     });
     let target = |channel: &Channel, probe: &ProbeDescriptor| {
         let collected = std::ptr::from_ref(channel.collected).cast();
-        let own: Own = [MaybeUninit::new(probe.least as u64); 8];
-        let functions = Functions { words: append_words, pieces: append, lose };
+        let own: Own = [MaybeUninit::uninit(); 8];
+        let functions = Functions { words: None, tail: None, pieces: append, lose };
         // SAFETY: what was collected is never freed, and the functions may be called from any thread.
-        unsafe { Target::new(functions, own, collected, channel.limit, channel.redact) }
+        unsafe { Target::new(functions, own, collected, channel.limit, probe.least, channel.redact) }
     };
     let mut list = None;
     for probe in probes::<T>().into_iter().rev() {

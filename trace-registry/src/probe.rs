@@ -4,7 +4,7 @@
 use crate::closure::Attached;
 use crate::condition::Conditional;
 use crate::event::{Event, EventClass};
-use crate::field::{FieldDescriptor, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Piece, Sizes, Storage, WORDS};
+use crate::field::{FieldDescriptor, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, MAX_TAIL, Piece, Sizes, Storage, WORDS};
 use crate::level::Level;
 use crate::name::Name;
 use crate::site::Site;
@@ -13,6 +13,7 @@ use crate::tracepoint::{Location, Tracepoint, TracepointDescriptor};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::borrow::Borrow;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
@@ -111,14 +112,19 @@ pub enum Loss {
 /// Appends a payload of up to 24 bytes, of fixed size. Takes the address of the target, and the bytes as words in the order of
 /// memory. Returns 0 if it is a record now.
 pub type AppendWords = unsafe extern "C" fn(*const Target, u64, u64, u64) -> u8;
+/// Appends a payload whose fields stage up to 24 bytes and then add one piece. Takes the address of the target, the staged bytes as
+/// words in the order of memory, and the piece. Returns 0 if it is a record now.
+pub type AppendTail = unsafe extern "C" fn(*const Target, u64, u64, u64, *const u8, usize) -> u8;
 /// Appends a payload: its [`Finished::from_raw`], which a function is spared to read from memory. Returns 0 if it is a record now.
 pub type AppendPieces = unsafe extern "C" fn(*const Target, NonNull<Piece>, usize, usize) -> u8;
 
 /// How a channel takes events.
 #[derive(Clone, Copy)]
 pub struct Functions {
-    /// For small events of fixed size.
-    pub words: AppendWords,
+    /// For small events of fixed size. `None`: they go in pieces.
+    pub words: Option<AppendWords>,
+    /// For small events that end with text or a slice. `None`: they go in pieces.
+    pub tail: Option<AppendTail>,
     /// For all others.
     pub pieces: AppendPieces,
     /// Counts a firing that was not recorded, or not all of it.
@@ -132,10 +138,17 @@ pub type Own = [MaybeUninit<u64>; 8];
 #[repr(C, align(64))]
 pub struct Target {
     own: Own,
-    functions: Functions,
+    words: AppendWords,
+    with_tail: AppendTail,
+    pieces: AppendPieces,
+    lose: unsafe fn(&Target, Loss),
     channel: *const (),
     /// Most bytes of payload that the channel takes.
     limit: u32,
+    /// Least bytes of a payload of the events that come here.
+    least: u16,
+    /// Most bytes of a tail behind them.
+    most_tail: u16,
     /// Whether sensitive fields are left out.
     redact: bool,
 }
@@ -151,9 +164,27 @@ impl Target {
     /// # Safety
     ///
     /// The functions may be called with this target from any thread and signal handler, at any time until a grace period after
-    /// the list that holds the target was replaced; `channel` and what `own` refers to stay valid for them that long.
-    pub const unsafe fn new(functions: Functions, own: Own, channel: *const (), limit: u32, redact: bool) -> Target {
-        Target { own, functions, channel, limit, redact }
+    /// the list that holds the target was replaced; `channel` and what `own` refers to stay valid for them that long. `least` is
+    /// that of the class of the events that come here.
+    pub unsafe fn new(functions: Functions, own: Own, channel: *const (), limit: u32, least: usize, redact: bool) -> Target {
+        let Functions { words, tail, pieces, lose } = functions;
+        let with_tail = match tail {
+            _ if least > limit as usize => refuse_tail,
+            Some(tail) => tail,
+            None => tail_in_pieces,
+        };
+        Target {
+            own,
+            words: words.unwrap_or(words_in_pieces),
+            with_tail,
+            pieces,
+            lose,
+            channel,
+            limit,
+            least: u16::try_from(least).unwrap_or(u16::MAX),
+            most_tail: (limit as usize).saturating_sub(least).min(MAX_TAIL) as u16,
+            redact,
+        }
     }
 
     /// Returns what the target was made with.
@@ -177,7 +208,7 @@ impl Target {
     /// Counts one firing as lost here.
     pub fn lose(&self, loss: Loss) {
         // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
-        unsafe { (self.functions.lose)(self, loss) };
+        unsafe { (self.lose)(self, loss) };
     }
 }
 
@@ -353,8 +384,10 @@ impl<E: Event> ProbeOutput for E {
     #[inline(always)]
     fn record(self, entry: &Entry) {
         match &*entry.targets {
+            [only] if const { has_tail::<E>() } => record_tail::<E, E>(self, core::slice::from_ref(only)),
             [only] => record(&self, core::slice::from_ref(only)),
-            _ => record_elsewhere(self, entry),
+            _ if const { size_of::<E>() <= 8 * WORDS } => record_small_elsewhere(self, entry),
+            _ => record_large_elsewhere(self, entry),
         }
     }
 }
@@ -382,22 +415,36 @@ const SMALL_PIECES: usize = 6;
 
 /// Records `event` where its entry has not one target that takes all.
 ///
-/// The event comes by value, so that where events live in registers they stay there; and what is rejected by the bounds of the
-/// only target, the commonest condition, saves the rest.
-#[inline(never)]
-fn record_elsewhere<E: Event>(event: E, entry: &Entry) {
+/// What is rejected by the bounds of the only target, the commonest condition, saves the rest.
+#[inline(always)]
+fn record_elsewhere<E: Event>(event: &E, entry: &Entry) {
     match &*entry.conditional {
-        [only] if !only.is_within_bounds(&event) => only.count_filtered(),
-        [] => record(&event, &entry.targets),
+        [only] if !only.is_within_bounds(event) => only.count_filtered(),
+        [] => record(event, &entry.targets),
         targets => record_those(event, targets),
     }
 }
 
+/// The same for an event in registers, where it stays as it comes by value. No panic leaves it, as its convention says, so that a
+/// probe that cannot panic itself keeps nothing for the case.
 #[inline(never)]
-fn record_those<E: Event>(event: E, targets: &[Conditional]) {
+extern "C" fn record_small_elsewhere<E: Event>(event: E, entry: &Entry) {
+    if !contain(|| record_elsewhere(&event, entry)) {
+        entry.panicked();
+    }
+}
+
+/// The same for an event that is in memory anyway.
+#[inline(never)]
+fn record_large_elsewhere<E: Event>(event: E, entry: &Entry) {
+    record_elsewhere(&event, entry);
+}
+
+#[inline(never)]
+fn record_those<E: Event>(event: &E, targets: &[Conditional]) {
     for conditional in targets {
-        if conditional.accepts(&event) {
-            record(&event, core::slice::from_ref(&conditional.target));
+        if conditional.accepts(event) {
+            record(event, core::slice::from_ref(&conditional.target));
         }
     }
 }
@@ -415,6 +462,8 @@ fn record<E: Event>(event: &E, targets: &[Target]) {
         record_words(crate::field::words(event), targets);
     } else if targets.is_empty() {
         // Of a class that no session can record.
+    } else if const { has_tail::<E>() } {
+        record_tail::<E, &E>(event, targets);
     } else if const { is_small(E::SIZES) } {
         record_in::<E, { HEADROOM + SMALL_STAGED }, SMALL_PIECES>(event, targets);
     } else {
@@ -422,12 +471,83 @@ fn record<E: Event>(event: &E, targets: &[Target]) {
     }
 }
 
+/// Whether events are a few bytes and then text or a slice, which goes where it is to be straight from where it lies.
+const fn has_tail<E: Event>() -> bool {
+    E::SIZES.tail && E::SIZES.least <= 8 * WORDS && !E::DESCRIPTION.is_sensitive()
+}
+
+/// Records an event that [has a tail](has_tail). By value, it stays in registers.
+#[inline(always)]
+fn record_tail<E: Event, B: Borrow<E>>(event: B, targets: &[Target]) {
+    let Some(([a, b, c], tail)) = crate::field::words_and_tail(event.borrow()) else { return lose_in_all(targets) };
+    match targets {
+        [target] if tail.len <= usize::from(target.most_tail) => {
+            // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
+            unsafe { _ = (target.with_tail)(target, a, b, c, tail.start, tail.len) };
+        }
+        _ => record_tail_in_all::<E, B>(event, targets),
+    }
+}
+
+/// The same for any number of targets, and where the tail may have to be cut.
+#[inline(never)]
+fn record_tail_in_all<E: Event, B: Borrow<E>>(event: B, targets: &[Target]) {
+    let Some(([a, b, c], tail)) = crate::field::words_and_tail(event.borrow()) else { return lose_in_all(targets) };
+    for target in targets {
+        if tail.len <= usize::from(target.most_tail) {
+            // SAFETY: as above.
+            unsafe { _ = (target.with_tail)(target, a, b, c, tail.start, tail.len) };
+        } else {
+            record_in::<E, { HEADROOM + SMALL_STAGED }, SMALL_PIECES>(event.borrow(), core::slice::from_ref(target));
+        }
+    }
+}
+
+/// What is in front of a payload in words: room for context (PL-4).
+#[repr(C)]
+struct Staged([u8; HEADROOM], [u64; WORDS]);
+
+impl Staged {
+    fn piece(&mut self, len: usize) -> Piece {
+        Piece { start: (&raw mut *self).cast::<u8>().wrapping_add(HEADROOM), len }
+    }
+}
+
+/// Appends a payload in words as one piece.
+unsafe extern "C" fn words_in_pieces(target: *const Target, a: u64, b: u64, c: u64) -> u8 {
+    // SAFETY: the caller has the target.
+    let Target { pieces, least, .. } = unsafe { &*target };
+    let total = usize::from(*least).min(8 * WORDS);
+    let mut staged = Staged([0; HEADROOM], [a, b, c]);
+    let mut piece = staged.piece(total);
+    // SAFETY: the duty of `Target::new`; the piece names `total` of the staged bytes, behind the headroom (PL-5).
+    unsafe { pieces(target, NonNull::from(&mut piece), 1, total) }
+}
+
+/// Counts a payload in words and a tail whose words alone are more than the channel takes.
+unsafe extern "C" fn refuse_tail(target: *const Target, _: u64, _: u64, _: u64, _: *const u8, _: usize) -> u8 {
+    // SAFETY: the caller has the target.
+    unsafe { &*target }.lose(Loss::TooLarge);
+    1
+}
+
+/// Appends a payload in words and a tail as two pieces.
+unsafe extern "C" fn tail_in_pieces(target: *const Target, a: u64, b: u64, c: u64, tail: *const u8, len: usize) -> u8 {
+    // SAFETY: the caller has the target.
+    let Target { pieces, least, .. } = unsafe { &*target };
+    let total = usize::from(*least).min(8 * WORDS);
+    let mut staged = Staged([0; HEADROOM], [a, b, c]);
+    let mut both = [staged.piece(total), Piece { start: tail, len }];
+    // SAFETY: as above; the second piece is the caller's.
+    unsafe { pieces(target, NonNull::from(&mut both).cast(), 2, total + len) }
+}
+
 #[inline(always)]
 fn record_words(words: Option<[u64; WORDS]>, targets: &[Target]) {
     let Some([a, b, c]) = words else { return lose_in_all(targets) };
     match targets {
         // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
-        [target] => unsafe { _ = (target.functions.words)(target, a, b, c) },
+        [target] => unsafe { _ = (target.words)(target, a, b, c) },
         _ => record_words_in_all(a, b, c, targets),
     }
 }
@@ -437,7 +557,7 @@ fn record_words(words: Option<[u64; WORDS]>, targets: &[Target]) {
 extern "C" fn record_words_in_all(a: u64, b: u64, c: u64, targets: &[Target]) {
     for target in targets {
         // SAFETY: as above.
-        unsafe { _ = (target.functions.words)(target, a, b, c) };
+        unsafe { _ = (target.words)(target, a, b, c) };
     }
 }
 
@@ -486,7 +606,7 @@ fn append_to<'t, E: Event, const STAGED: usize, const PIECES: usize>(
             for target in targets {
                 let Finished { pieces, count, total, .. } = encoded.finished();
                 // SAFETY: the duty of `Target::new`: the caller reads the list that holds the target, or holds the target.
-                let outcome = unsafe { (target.functions.pieces)(target, pieces, count, total) };
+                let outcome = unsafe { (target.pieces)(target, pieces, count, total) };
                 if encoded.is_cut() && outcome == 0 {
                     target.lose(Loss::Cut);
                 }

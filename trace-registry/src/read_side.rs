@@ -193,6 +193,28 @@ pub struct Section {
 impl Section {
     /// In place of a section where none was entered.
     pub(crate) const NONE: Section = Section { counters: NonNull::dangling(), here: PhantomData };
+
+    /// Puts a section together again that was taken apart.
+    ///
+    /// # Safety
+    ///
+    /// `counters` is what [`into_raw`](Self::into_raw) returned, or what a reader found as the counters of its phase.
+    #[inline(always)]
+    pub(crate) unsafe fn from_raw(counters: *mut PhaseCounters) -> Section {
+        // SAFETY: the caller's duty: neither is null.
+        Section { counters: unsafe { NonNull::new_unchecked(counters) }, here: PhantomData }
+    }
+
+    /// Takes a section apart, for assembly.
+    #[inline(always)]
+    pub(crate) fn into_raw(self) -> *mut PhaseCounters {
+        self.counters.as_ptr()
+    }
+
+    /// Whether one was entered.
+    pub(crate) fn is_some(&self) -> bool {
+        self.counters != Section::NONE.counters
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -155,9 +155,9 @@ static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);
 /// What an emitter entered.
 #[repr(C)]
 pub struct Entered {
-    /// The first entry of the list; null: nothing was entered, and nothing is to be left.
-    first: *const Entry,
-    section: Section,
+    /// The first entry of the list; null: there is nothing to run.
+    pub(crate) first: *const Entry,
+    pub(crate) section: Section,
 }
 
 impl Entered {
@@ -173,7 +173,7 @@ impl Entered {
 ///
 /// Async-signal-safe and wait-free, if `call` is. Two system calls at most, in the thread's first event.
 #[inline(always)]
-pub fn emit(gate: &Gate, call: impl Fn(&Entry)) {
+pub fn emit(gate: &Gate, call: impl Fn(&Entry) + Copy) {
     let seen;
     let gate = if is_mutated!(list_not_loaded_again) {
         seen = Gate(AtomicPtr::new(gate.list().cast_mut()));
@@ -184,16 +184,35 @@ pub fn emit(gate: &Gate, call: impl Fn(&Entry)) {
     };
     let Entered { first, section } = sys::enter(gate);
     // SAFETY: TP-1: the list outlives every section that was entered before its grace period began; so below.
-    let Some(mut entry) = (unsafe { first.as_ref() }) else { return };
-    loop {
-        call(entry);
-        match entry.next() {
-            Some(next) => entry = next,
-            None => break,
-        }
+    let Some(entry) = (unsafe { first.as_ref() }) else { return found_nothing(section) };
+    // Behind the only entry nothing but the section is needed any more: the less is saved in registers meanwhile, the less of them
+    // goes to memory and back.
+    match entry.next() {
+        None => call(entry),
+        Some(next) => call_all(entry, next, call),
     }
     // SAFETY: entered above.
     unsafe { sys::leave(section) };
+}
+
+/// Runs the probes of a list that has several.
+#[inline(never)]
+fn call_all(first: &Entry, second: &Entry, call: impl Fn(&Entry) + Copy) {
+    call(first);
+    let mut next = Some(second);
+    while let Some(entry) = next {
+        call(entry);
+        next = entry.next();
+    }
+}
+
+/// Ends what entered, if it did, where the gate was closed meanwhile.
+#[cold]
+fn found_nothing(section: Section) {
+    if section.is_some() {
+        // SAFETY: entered by `emit`.
+        unsafe { leave_slow(section) };
+    }
 }
 
 /// Whether a thread may run probes now.
@@ -247,11 +266,6 @@ pub(crate) extern "C" fn enter_slow(gate: &Gate) -> Entered {
         return Entered::NOTHING;
     };
     let first = gate.list();
-    if first.is_null() {
-        // SAFETY: entered above.
-        unsafe { leave_slow(section) };
-        return Entered::NOTHING;
-    }
     if is_mutated!(list_one_phase) && section.is_behind() {
         mutation::widen(200_000);
     }

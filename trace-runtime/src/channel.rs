@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use trace_ctf::schema as ctf;
 use trace_registry::event_id::{EventIds, EventKey};
-use trace_registry::field::{Finished, HEADROOM, Piece, WORDS};
+use trace_registry::field::{Finished, Piece};
 use trace_registry::probe::{Functions, Loss, Own, Target};
 use trace_registry::sync::{AtomicU64, Ordering};
 use trace_registry::{EventClass, Level};
@@ -120,7 +120,7 @@ impl Channel {
         // SAFETY: they have the same size, and `Own` may hold anything.
         let own = unsafe { transmute::<Appender, Own>(appender) };
         // SAFETY: the functions may be called from any thread and signal handler (see there); CH-1.
-        unsafe { Target::new(functions, own, std::ptr::from_ref(self).cast(), limit, self.redact) }
+        unsafe { Target::new(functions, own, std::ptr::from_ref(self).cast(), limit, least, self.redact) }
     }
 
     /// How many records hold a value that was cut.
@@ -209,12 +209,14 @@ impl Plan {
     fn functions(self, by_appender: bool, event_id: u32, least: usize) -> Functions {
         with_config!(self, C => {
             let direct = Direct::of::<C>(least);
-            let words = direct.words.filter(|_| by_appender && event_id <= self.header.largest_short_id());
+            let is_short = by_appender && event_id <= self.header.largest_short_id();
             // SAFETY: the types differ in what the first argument is said to point to: a target begins with its appender.
-            let words = words.map(|function| unsafe { transmute(function) });
+            let words = direct.words.filter(|_| is_short).map(|function| unsafe { transmute(function) });
+            // SAFETY: as above.
+            let tail = direct.tail.filter(|_| is_short).map(|function| unsafe { transmute(function) });
             // SAFETY: as above.
             let pieces = direct.pieces.filter(|_| by_appender).map(|function| unsafe { transmute(function) });
-            Functions { words: words.unwrap_or(append_words::<C>), pieces: pieces.unwrap_or(append::<C>), lose }
+            Functions { words, tail, pieces: pieces.unwrap_or(append::<C>), lose }
         })
     }
 }
@@ -241,24 +243,6 @@ unsafe extern "C" fn append<C: Config>(target: *const Target, pieces: NonNull<Pi
     let outcome = unsafe { appender.append::<C>(payload.pieces(), total) };
     const { assert!(Outcome::Recorded as u8 == 0) };
     outcome as u8
-}
-
-/// [`append`] for a payload in words.
-///
-/// # Safety
-///
-/// As for [`append`].
-unsafe extern "C" fn append_words<C: Config>(target: *const Target, first: u64, second: u64, third: u64) -> u8 {
-    // Context goes in front.
-    #[repr(C)]
-    struct Staged([u8; HEADROOM], [u64; WORDS]);
-    let mut staged = Staged([0; HEADROOM], [first, second, third]);
-    // SAFETY: the caller's duty.
-    let total = unsafe { (*target.cast::<Appender>()).words_len() };
-    let start = (&raw mut staged).cast::<u8>().wrapping_add(HEADROOM);
-    let mut piece = Piece { start, len: total };
-    // SAFETY: the caller's duty; the piece names `total` of the bytes above, behind the headroom (PL-5).
-    unsafe { append::<C>(target, NonNull::from(&mut piece), 1, total) }
 }
 
 /// The channel of a target.

@@ -116,10 +116,10 @@ const LIMIT: u32 = 32 << 10;
 
 impl Watch for Watcher {
     fn conditional(&self) -> Conditional {
-        let functions = Functions { words: append_words, pieces: append, lose };
-        let own = [MaybeUninit::new(self.named.probe.least as u64); 8];
+        let functions = Functions { words: None, tail: None, pieces: append, lose };
+        let (own, least) = ([MaybeUninit::uninit(); 8], self.named.probe.least);
         // SAFETY: the functions may be called from any thread; the watcher outlives the lists that name it by a grace period.
-        let target = unsafe { Target::new(functions, own, std::ptr::from_ref(self).cast(), LIMIT, false) };
+        let target = unsafe { Target::new(functions, own, std::ptr::from_ref(self).cast(), LIMIT, least, false) };
         let made = |class| self.rule.progress.as_ref()?.made(&self.rule, class, false).ok();
         match (&self.rule.progress, self.named.probe.class.and_then(made)) {
             (Some(progress), Some(made)) if self.rule.is_conditional() => progress.conditional(&made, target),
@@ -194,18 +194,6 @@ unsafe extern "C" fn append(target: *const Target, pieces: NonNull<Piece>, count
     lock(&watcher.memory.events).push(Raw { named: watcher.named, bytes, tid, time_ns: crate::clock::Clock::process().now_ns() });
     RECORDING.set(false);
     0
-}
-
-/// # Safety
-///
-/// As for [`append`].
-unsafe extern "C" fn append_words(target: *const Target, first: u64, second: u64, third: u64) -> u8 {
-    // SAFETY: a target begins with its own words, the first of which is the number of bytes.
-    let length = unsafe { target.cast::<u64>().read() } as usize;
-    let words = [first, second, third];
-    let mut piece = Piece { start: words.as_ptr().cast(), len: length.min(size_of_val(&words)) };
-    // SAFETY: the piece names some of the words.
-    unsafe { append(target, NonNull::from(&mut piece), 1, length) }
 }
 
 /// # Safety

@@ -2,7 +2,9 @@
 
 mod ring_support;
 
-use ring_support::{BY_CPU, Random, Seen, buffers, cpus, cut, drain, file, has_sequences, losses, payload, pin, served};
+use ring_support::{
+    BY_CPU, Random, Seen, buffers, cpus, cut, drain, file, has_sequences, losses, payload, pin, record_in_words, served,
+};
 use trace_runtime::clock::Clock;
 use trace_runtime::ring_buffer::{Channel, ClockKind, Config, Geometry, LONGEST_HEADER, Mode, Outcome, Placement, Purpose};
 
@@ -36,7 +38,10 @@ impl<C: Config> Model<C> {
     }
 
     fn record(&mut self, id: u32, payload: &[u8], random: &mut Random) -> Outcome {
-        let outcome = self.channel.record(id, &cut(payload, random));
+        let outcome = match random.below(2) {
+            0 => self.channel.record(id, &cut(payload, random)),
+            _ => record_in_words(&self.channel, id, payload, random.below(25) as usize),
+        };
         self.outcomes[outcome as usize] += 1;
         if outcome == Outcome::Recorded {
             // A clock that goes back is held; each record has its own stamp or that of the one before.

@@ -9,7 +9,7 @@
 
 mod ring_support;
 
-use ring_support::{BY_CPU, NO_CLOCK, OS, Of, RAW};
+use ring_support::{BY_CPU, NO_CLOCK, OS, Of, RAW, record_in_words};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
@@ -135,7 +135,10 @@ fn write<C: Config>(&Case { geometry, watched, .. }: &Case, kill_at: u64, path: 
     let channel = Channel::<C>::create(file, geometry, cpus, Clock::process()).expect("a channel");
     let done = &channel.core().caller_area()[0];
     let write = |(number, (id, bytes)): (u64, &(u32, Vec<u8>))| {
-        let outcome = channel.record(*id, &[&bytes[..3], &bytes[3..]]);
+        let outcome = match number % 2 {
+            0 => channel.record(*id, &[&bytes[..3], &bytes[3..]]),
+            _ => record_in_words(&channel, *id, bytes, 3 + number as usize % 22),
+        };
         assert_eq!(outcome, Outcome::Recorded, "{number}");
         done.store(number, trace_registry::sync::Ordering::SeqCst);
     };

@@ -50,7 +50,7 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
                 // The function counts as used where only `fire!` fires the tracepoint.
                 #[allow(deprecated)]
                 let _ = #alias;
-                __rt::emit(&__RINGTRACE_GATE, |#entry| {
+                __rt::emit(&__RINGTRACE_GATE, move |#entry| {
                     // SAFETY: TP-2: the list holds functions that `__probe` typed.
                     let #function_pointer = unsafe { #entry.function_as::<fn(&__rt::Entry, #(#types),*)>() };
                     if let ::core::option::Option::Some(#function_pointer) = #function_pointer {

@@ -41,7 +41,7 @@ impl<T: Field, const N: usize> Field for [T; N] {
     const SIZES: Sizes = {
         let elements = T::SIZES.times(N);
         if T::PLAIN && elements.least > STAGED_ARRAY {
-            Sizes { staged: 0, pieces: 2, least: elements.least, fixed: false }
+            Sizes { staged: 0, pieces: 2, least: elements.least, fixed: false, tail: false }
         } else {
             elements
         }
@@ -72,7 +72,7 @@ const COUNT: usize = 2;
 /// What a slice takes before its elements. Elements that are no plain numbers are staged, so there is room for a few.
 const fn slice_sizes(element: Sizes, plain: bool) -> Sizes {
     let few = if element.staged > 64 { element.staged } else { 64 };
-    Sizes { staged: if plain { COUNT } else { COUNT + few }, pieces: 2, least: COUNT, fixed: false }
+    Sizes { staged: if plain { COUNT } else { COUNT + few }, pieces: 2, least: COUNT, fixed: false, tail: plain }
 }
 
 /// A slice is written element by element: as many as find room, the rest is cut.
@@ -110,8 +110,11 @@ impl<T: Field> Field for [T] {
 /// Writes elements that lie in memory as they do in a record: one piece, as many whole elements as find room.
 #[inline(always)]
 fn write_bytes<'p>(bytes: &'p [u8], element: usize, payload: &mut Payload<'p>) {
-    let most = (payload.left() / element).min(u16::MAX as usize);
     let count = bytes.len() / element;
+    if payload.tail(count, bytes) {
+        return;
+    }
+    let most = (payload.left() / element).min(u16::MAX as usize);
     let mark = payload.mark();
     payload.stage((count.min(most) as u16).to_ne_bytes());
     if count > most {

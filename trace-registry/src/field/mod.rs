@@ -18,8 +18,8 @@ mod value;
 pub use class::{Base, FieldClass, FieldDescriptor, Label, VariantOption};
 pub use enumeration::{enumeration, enumeration_sizes, write_enumeration};
 pub use extras::Extra;
-pub(crate) use payload::words;
-pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Storage, WORDS};
+pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, MAX_TAIL, Payload, Piece, Storage, WORDS};
+pub(crate) use payload::{words, words_and_tail};
 pub use text::{DEBUG_LIMIT, Formatted};
 pub use value::{Step, Value};
 
@@ -77,15 +77,17 @@ pub struct Sizes {
     pub least: usize,
     /// Whether every value takes exactly `least` bytes, all staged.
     pub fixed: bool,
+    /// Whether every value takes `least` bytes, all staged, and then one piece, by [`Payload::tail`].
+    pub tail: bool,
 }
 
 impl Sizes {
     /// No room at all.
-    pub const NONE: Sizes = Sizes { staged: 0, pieces: 0, least: 0, fixed: true };
+    pub const NONE: Sizes = Sizes { staged: 0, pieces: 0, least: 0, fixed: true, tail: false };
 
     /// A value that always stages `bytes` bytes.
     pub const fn fixed(bytes: usize) -> Sizes {
-        Sizes { staged: bytes, pieces: 0, least: bytes, fixed: true }
+        Sizes { staged: bytes, pieces: 0, least: bytes, fixed: true, tail: false }
     }
 
     /// This value, and another one after it.
@@ -96,6 +98,7 @@ impl Sizes {
             pieces: self.pieces + next.pieces,
             least: self.least + next.least,
             fixed: self.fixed && next.fixed,
+            tail: self.fixed && next.tail || self.tail && next.fixed && next.least == 0,
         }
     }
 
@@ -110,13 +113,14 @@ impl Sizes {
             pieces: max(self.pieces, other.pieces),
             least: if self.least < other.least { self.least } else { other.least },
             fixed: self.fixed && other.fixed && self.least == other.least,
+            tail: false,
         }
     }
 
     /// `n` values one after the other.
     #[must_use]
     pub const fn times(self, n: usize) -> Sizes {
-        Sizes { staged: self.staged * n, pieces: self.pieces * n, least: self.least * n, fixed: self.fixed }
+        Sizes { staged: self.staged * n, pieces: self.pieces * n, least: self.least * n, fixed: self.fixed, tail: false }
     }
 }
 

@@ -24,6 +24,7 @@ pub const HEADROOM: usize = 80;
 pub const MAX_STAGED: usize = 384;
 /// Most pieces that one record has.
 pub const MAX_PIECES: usize = 24;
+static_assertions::const_assert!(HEADROOM + MAX_STAGED <= u16::MAX as usize);
 
 /// Bytes somewhere in memory that belong to a record.
 #[derive(Clone, Copy, Debug)]
@@ -56,13 +57,14 @@ impl<const STAGED: usize, const PIECES: usize> Storage<STAGED, PIECES> {
             staged: &mut self.staged,
             pieces: &mut self.pieces,
             used: HEADROOM,
-            run: HEADROOM,
+            run: HEADROOM as u16,
             count: 0,
             total: 0,
             left: limit.saturating_sub(sizes.least),
             redact,
             overflow: sizes.least > limit,
             cut: false,
+            tail: false,
             borrowed: PhantomData,
         }
     }
@@ -77,32 +79,55 @@ impl<const STAGED: usize, const PIECES: usize> Default for Storage<STAGED, PIECE
 /// Words of a payload that is passed in registers.
 pub const WORDS: usize = 3;
 
+/// Most bytes of a [tail](Payload::tail).
+pub const MAX_TAIL: usize = u16::MAX as usize;
+
 /// Encodes an event of fixed size, of at most 8 × [`WORDS`] bytes and without pieces. `None`: it is not what its sizes say.
 #[inline(always)]
 pub(crate) fn words<E: Event>(event: &E) -> Option<[u64; WORDS]> {
+    split(event, false).map(|(words, _)| words)
+}
+
+/// Encodes an event whose fields stage at most 8 × [`WORDS`] bytes, always as many, and then add one piece. The record holds all
+/// of that piece, which is readable as long as the event is (PL-3), only if it has at most [`MAX_TAIL`] bytes. `None`: the event is
+/// not what its sizes say.
+#[inline(always)]
+pub(crate) fn words_and_tail<E: Event>(event: &E) -> Option<([u64; WORDS], Piece)> {
+    let (words, tail) = split(event, true)?;
+    Some((words, tail?))
+}
+
+/// Encodes an event into what it stages, at most 8 × [`WORDS`] bytes, and its [tail](Payload::tail).
+#[inline(always)]
+fn split<E: Event>(event: &E, tail: bool) -> Option<([u64; WORDS], Option<Piece>)> {
     let mut staged = [MaybeUninit::new(0); HEADROOM + 8 * WORDS];
     let mut pieces = [MaybeUninit::uninit(); 1];
     let mut payload = Payload {
         staged: &mut staged,
         pieces: &mut pieces,
         used: HEADROOM,
-        run: HEADROOM,
+        run: HEADROOM as u16,
         count: 0,
         total: 0,
         left: 0,
         redact: false,
         overflow: false,
         cut: false,
+        tail,
         borrowed: PhantomData,
     };
     event.write(&mut payload);
     let is_whole = !payload.overflow && payload.total == E::SIZES.least;
+    let has_tail = payload.count == 1;
     let mut words = [0; WORDS];
     for (word, bytes) in words.iter_mut().zip(staged[HEADROOM..].chunks_exact(8)) {
         // SAFETY: initialised above, and overwritten by initialised bytes only.
         *word = u64::from_ne_bytes(core::array::from_fn(|i| unsafe { bytes[i].assume_init() }));
     }
-    is_whole.then_some(words)
+    let [piece] = pieces;
+    // SAFETY: PL-2.
+    let tail = has_tail.then(|| unsafe { piece.assume_init() });
+    is_whole.then_some((words, tail))
 }
 
 /// The payload of one record while its fields are written.
@@ -115,14 +140,17 @@ pub struct Payload<'p> {
     staged: &'p mut [MaybeUninit<u8>],
     pieces: &'p mut [MaybeUninit<Piece>],
     used: usize,
-    run: usize,
-    count: usize,
+    // Few bits, as a payload is copied where text is cut.
+    run: u16,
+    count: u16,
     total: usize,
     /// Bytes that may be added beyond the least that all fields take.
     left: usize,
     redact: bool,
     overflow: bool,
     cut: bool,
+    /// Whether the last piece is wanted apart from the rest, as the only one.
+    tail: bool,
     borrowed: PhantomData<&'p [u8]>,
 }
 
@@ -163,14 +191,30 @@ impl<'p> Payload<'p> {
     #[inline(always)]
     pub fn piece(&mut self, bytes: &'p [u8]) -> bool {
         // A staged run before, these bytes, and a staged run behind.
-        if self.count + 2 >= self.pieces.len() || !self.take(bytes.len()) {
+        if usize::from(self.count) + 2 >= self.pieces.len() || !self.take(bytes.len()) {
             return false;
         }
         self.close_run();
-        if let Some(slot) = self.pieces.get_mut(self.count) {
+        if let Some(slot) = self.pieces.get_mut(usize::from(self.count)) {
             slot.write(Piece { start: bytes.as_ptr(), len: bytes.len() });
             self.count += 1;
             self.total += bytes.len();
+        }
+        true
+    }
+
+    /// Adds `bytes`, `count` elements, as the end of the payload, with their number in front, where the payload takes its last piece
+    /// apart from the rest. Returns false, and adds nothing, where it does not.
+    #[inline(always)]
+    pub fn tail(&mut self, count: usize, bytes: &'p [u8]) -> bool {
+        if !self.tail {
+            return false;
+        }
+        // Whoever encodes refuses what is longer.
+        self.stage((count as u16).to_ne_bytes());
+        if let Some(slot) = self.pieces.first_mut() {
+            slot.write(Piece { start: bytes.as_ptr(), len: bytes.len() });
+            self.count = 1;
         }
         true
     }
@@ -186,7 +230,7 @@ impl<'p> Payload<'p> {
     pub fn has_room_for(&self, sizes: Sizes) -> bool {
         sizes.least <= self.left
             && sizes.staged <= self.staged.len() - self.used
-            && (sizes.pieces == 0 || self.count + sizes.pieces + 2 < self.pieces.len())
+            && (sizes.pieces == 0 || usize::from(self.count) + sizes.pieces + 2 < self.pieces.len())
     }
 
     /// Bytes that may still be staged beyond the least that the fields take.
@@ -256,14 +300,15 @@ impl<'p> Payload<'p> {
     #[inline(always)]
     fn close_run(&mut self) {
         // PL-4: the first run is kept even when it is empty.
-        if self.used > self.run || self.count == 0 {
-            if let Some(slot) = self.pieces.get_mut(self.count) {
-                let start = self.staged.as_mut_ptr().cast::<u8>().wrapping_add(self.run);
-                slot.write(Piece { start, len: self.used - self.run });
+        let run = usize::from(self.run);
+        if self.used > run || self.count == 0 {
+            if let Some(slot) = self.pieces.get_mut(usize::from(self.count)) {
+                let start = self.staged.as_mut_ptr().cast::<u8>().wrapping_add(run);
+                slot.write(Piece { start, len: self.used - run });
                 self.count += 1;
             }
         }
-        self.run = self.used;
+        self.run = self.used as u16;
     }
 
     /// Ends the payload. `None`: it does not fit.
@@ -273,7 +318,7 @@ impl<'p> Payload<'p> {
             return None;
         }
         self.close_run();
-        let pieces = self.pieces.get_mut(..self.count)?;
+        let pieces = self.pieces.get_mut(..usize::from(self.count))?;
         // SAFETY: PL-2: the first `count` pieces were written.
         let pieces = unsafe { &mut *(core::ptr::from_mut(pieces) as *mut [Piece]) };
         let first = *pieces.first()?;

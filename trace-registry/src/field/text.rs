@@ -16,7 +16,8 @@ const ELLIPSIS: &str = "…";
 #[inline(always)]
 pub(super) fn write_text<'p>(text: &'p [u8], payload: &mut Payload<'p>) {
     let length = text.len(); // captured once: what is announced is what is copied
-    if length <= payload.left().min(u16::MAX as usize) {
+    if payload.tail(length, text) {
+    } else if length <= payload.left().min(u16::MAX as usize) {
         let mark = payload.mark();
         payload.stage((length as u16).to_ne_bytes());
         if !payload.piece(text) {
@@ -64,7 +65,7 @@ macro_rules! texts {
     ($($type:ty => |$value:ident| $text:expr;)*) => {$(
         impl Field for $type {
             const CLASS: FieldClass = FieldClass::String { length_bits: 16 };
-            const SIZES: Sizes = Sizes { staged: 2, pieces: 2, least: 2, fixed: false };
+            const SIZES: Sizes = Sizes { staged: 2, pieces: 2, least: 2, fixed: false, tail: true };
             #[inline(always)]
             fn write<'p>(&'p self, payload: &mut Payload<'p>) {
                 let $value = self;
@@ -91,7 +92,7 @@ texts! {
 
 impl Field for char {
     const CLASS: FieldClass = FieldClass::String { length_bits: 8 };
-    const SIZES: Sizes = Sizes { staged: 5, pieces: 0, least: 2, fixed: false };
+    const SIZES: Sizes = Sizes { staged: 5, pieces: 0, least: 2, fixed: false, tail: false };
     #[inline(always)]
     fn write<'p>(&'p self, payload: &mut Payload<'p>) {
         let mut utf8 = [0; 4];
@@ -123,7 +124,7 @@ impl Formatted {
     /// What a reader is told about such text.
     pub const CLASS: FieldClass = FieldClass::String { length_bits: 16 };
     /// How much room it takes.
-    pub const SIZES: Sizes = Sizes { staged: LENGTH + DEBUG_LIMIT, pieces: 0, least: LENGTH, fixed: false };
+    pub const SIZES: Sizes = Sizes { staged: LENGTH + DEBUG_LIMIT, pieces: 0, least: LENGTH, fixed: false, tail: false };
 
     /// Writes `value` by its `Debug`.
     #[inline(never)]

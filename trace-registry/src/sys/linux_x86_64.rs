@@ -16,6 +16,7 @@
 #![expect(unsafe_code, reason = "thread-local storage and restartable sequences need assembly")]
 
 use super::{FRESH, NO_NUMBER, ThreadBlock};
+use crate::probe::Entry;
 use crate::read_side::{self, Header, PhaseCounters, Section, State};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::tracepoint::{self, Entered, Gate, MAX_NESTING};
@@ -352,19 +353,14 @@ pub unsafe fn commit_on_cpu(
     ok != 0
 }
 
-macro_rules! symbol {
-    ($name:literal) => {
-        concat!("\"ringtrace_", $name, "_", env!("CARGO_PKG_VERSION"), "\"")
-    };
-}
-
-// The read side of an emitter, as two functions for all tracepoints: nesting, one restartable addition, and the list.
+// The read side of an emitter: nesting, one restartable addition, and the list. Inline, since a call costs as much as the addition.
 //
 // rdi  gate; section    rsi  header    rdx  section    r8  distance of the rseq area
 // rax  CPU; the list    r10  scratch                   rcx distance of the thread block
 //
 // The CPU is read inside the sequence, which any migration aborts. Whatever the fast way does not do is left to `enter_slow` and
-// `leave_slow`, before anything was counted.
+// `leave_slow`, before anything was counted. They are called from beside the abort handler: the stack is aligned for it, and
+// nothing unwinds out of them.
 macro_rules! count_in_sequence {
     ($word:literal) => {
         concat!(
@@ -385,99 +381,18 @@ macro_rules! count_in_sequence {
             " + rax]\n",
             "55:\n",
             crate::mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
+            ".pushsection __rseq_failure, \"ax\"\n",
+            ".byte 0x0f, 0xb9, 0x3d\n", // ud1 signature(%rip), %edi (SYS-4)
+            ".long {signature}\n",
+            "44:\n",
+            crate::mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
+            "45:\n",
+            "call {slow}\n",
+            "jmp 66f\n",
+            ".popsection\n",
         )
     };
 }
-
-global_asm!(
-    concat!(".pushsection \".text.", "ringtrace_read_side", "\",\"ax\",@progbits"),
-    ".balign 64",
-    concat!(".globl ", symbol!("enter")),
-    concat!(".hidden ", symbol!("enter")),
-    concat!(".type ", symbol!("enter"), ", @function"),
-    concat!(symbol!("enter"), ":"),
-    ".cfi_startproc",
-    "mov rcx, qword ptr [rip + {state} + {block_offset}]",
-    // Also true for threads that are untraced or fresh.
-    "cmp dword ptr fs:[rcx], {max_nesting}",
-    "jae 45f",
-    crate::mutated_asm!(list_one_phase ["jmp 45f"] else []),
-    crate::mutated_asm!(list_mixed_words ["jmp 45f"] else []),
-    "mov rsi, qword ptr [rip + {state} + {header}]",
-    "mov rdx, qword ptr [rsi + {current}]",
-    count_in_sequence!("rdx"),
-    "inc dword ptr fs:[rcx]",
-    // RS-3: the list is loaded behind the addition; the writer's membarrier makes the CPU do so.
-    "mov rax, qword ptr [rdi]",
-    "test rax, rax",
-    "jz 46f",
-    "ret",
-    "45:",
-    "jmp {slow}",
-    // The gate was closed meanwhile: nothing was entered.
-    "46:",
-    "mov rdi, rdx",
-    "push rdx",
-    ".cfi_adjust_cfa_offset 8",
-    concat!("call ", symbol!("leave")),
-    "pop rdx",
-    ".cfi_adjust_cfa_offset -8",
-    "xor eax, eax",
-    "ret",
-    ".cfi_endproc",
-    concat!(".size ", symbol!("enter"), ", . - ", symbol!("enter")),
-    ".popsection",
-    ".pushsection __rseq_failure, \"ax\"",
-    ".byte 0x0f, 0xb9, 0x3d", // ud1 signature(%rip), %edi (SYS-4)
-    ".long {signature}",
-    "44:",
-    crate::mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
-    "jmp {slow}",
-    ".popsection",
-    max_nesting = const MAX_NESTING,
-    state = sym read_side::STATE,
-    header = const offset_of!(State, header),
-    rseq_offset = const offset_of!(State, rseq_offset),
-    block_offset = const offset_of!(State, block_offset),
-    sequenced = const offset_of!(Header, sequenced),
-    current = const offset_of!(Header, current),
-    slow = sym tracepoint::enter_slow,
-    signature = const SIGNATURE,
-);
-
-global_asm!(
-    concat!(".pushsection \".text.", "ringtrace_read_side", "\",\"ax\",@progbits"),
-    ".balign 64",
-    concat!(".globl ", symbol!("leave")),
-    concat!(".hidden ", symbol!("leave")),
-    concat!(".type ", symbol!("leave"), ", @function"),
-    concat!(symbol!("leave"), ":"),
-    ".cfi_startproc",
-    "mov rcx, qword ptr [rip + {state} + {block_offset}]",
-    crate::mutated_asm!(list_mixed_words ["jmp {slow}"] else []),
-    "mov rsi, qword ptr [rip + {state} + {header}]",
-    count_in_sequence!("rdi + {leave}"),
-    "dec dword ptr fs:[rcx]",
-    "ret",
-    ".cfi_endproc",
-    concat!(".size ", symbol!("leave"), ", . - ", symbol!("leave")),
-    ".popsection",
-    ".pushsection __rseq_failure, \"ax\"",
-    ".byte 0x0f, 0xb9, 0x3d", // ud1 signature(%rip), %edi (SYS-4)
-    ".long {signature}",
-    "44:",
-    crate::mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
-    "jmp {slow}",
-    ".popsection",
-    state = sym read_side::STATE,
-    header = const offset_of!(State, header),
-    rseq_offset = const offset_of!(State, rseq_offset),
-    block_offset = const offset_of!(State, block_offset),
-    sequenced = const offset_of!(Header, sequenced),
-    leave = const offset_of!(PhaseCounters, leave),
-    slow = sym tracepoint::leave_slow,
-    signature = const SIGNATURE,
-);
 
 const _: () = assert!(offset_of!(PhaseCounters, enter) == 0);
 
@@ -488,13 +403,39 @@ const _: () = assert!(offset_of!(PhaseCounters, enter) == 0);
 /// As for [`emit`](tracepoint::emit).
 #[inline(always)]
 pub fn enter(gate: &Gate) -> Entered {
-    #[expect(improper_ctypes, reason = "the assembly takes an address and gives one back")]
-    unsafe extern "C" {
-        #[link_name = concat!("ringtrace_enter_", env!("CARGO_PKG_VERSION"))]
-        fn enter(gate: &Gate) -> Entered;
-    }
+    let (first, section): (*const Entry, *mut PhaseCounters);
     // SAFETY: SYS-1 to SYS-4. The sequence adds to a word that RS-1 gives to sequences of this CPU.
-    unsafe { enter(gate) }
+    unsafe {
+        asm!(
+            "mov rcx, qword ptr [rip + {state} + {block_offset}]",
+            // Also true for threads that are untraced or fresh.
+            "cmp dword ptr fs:[rcx], {max_nesting}",
+            "jae 45f",
+            crate::mutated_asm!(list_one_phase ["jmp 45f"] else []),
+            crate::mutated_asm!(list_mixed_words ["jmp 45f"] else []),
+            "mov rsi, qword ptr [rip + {state} + {header}]",
+            "mov rdx, qword ptr [rsi + {current}]",
+            count_in_sequence!("rdx"),
+            "inc dword ptr fs:[rcx]",
+            // RS-3: the list is loaded behind the addition; the writer's membarrier makes the CPU do so.
+            "mov rax, qword ptr [rdi]",
+            "66:",
+            in("rdi") gate,
+            out("rax") first,
+            out("rdx") section,
+            max_nesting = const MAX_NESTING,
+            state = sym read_side::STATE,
+            header = const offset_of!(State, header),
+            rseq_offset = const offset_of!(State, rseq_offset),
+            block_offset = const offset_of!(State, block_offset),
+            sequenced = const offset_of!(Header, sequenced),
+            current = const offset_of!(Header, current),
+            slow = sym tracepoint::enter_slow,
+            signature = const SIGNATURE,
+            clobber_abi("C"),
+        );
+        Entered { first, section: Section::from_raw(section) }
+    }
 }
 
 /// Leaves the section that [`enter`] entered.
@@ -504,12 +445,27 @@ pub fn enter(gate: &Gate) -> Entered {
 /// `section` is of this thread, and is left once.
 #[inline(always)]
 pub unsafe fn leave(section: Section) {
-    unsafe extern "C" {
-        #[link_name = concat!("ringtrace_leave_", env!("CARGO_PKG_VERSION"))]
-        fn leave(section: Section);
-    }
     // SAFETY: as above; the caller's duty.
-    unsafe { leave(section) };
+    unsafe {
+        asm!(
+            "mov rcx, qword ptr [rip + {state} + {block_offset}]",
+            crate::mutated_asm!(list_mixed_words ["jmp 45f"] else []),
+            "mov rsi, qword ptr [rip + {state} + {header}]",
+            count_in_sequence!("rdi + {leave}"),
+            "dec dword ptr fs:[rcx]",
+            "66:",
+            in("rdi") section.into_raw(),
+            state = sym read_side::STATE,
+            header = const offset_of!(State, header),
+            rseq_offset = const offset_of!(State, rseq_offset),
+            block_offset = const offset_of!(State, block_offset),
+            sequenced = const offset_of!(Header, sequenced),
+            leave = const offset_of!(PhaseCounters, leave),
+            slow = sym tracepoint::leave_slow,
+            signature = const SIGNATURE,
+            clobber_abi("C"),
+        );
+    }
 }
 
 #[cfg(test)]

@@ -32,10 +32,10 @@ const LIMIT: u32 = 4 << 10;
 
 impl Watch for Counter {
     fn conditional(&self) -> Conditional {
-        let functions = Functions { words: count_words, pieces: count_pieces, lose: ignore };
+        let functions = Functions { words: Some(count_words), tail: Some(count_tail), pieces: count_pieces, lose: ignore };
         // SAFETY: the functions may be called from any thread and signal handler; HI-1.
         Conditional::always(unsafe {
-            Target::new(functions, [MaybeUninit::uninit(); 8], std::ptr::from_ref(self).cast(), LIMIT, true)
+            Target::new(functions, [MaybeUninit::uninit(); 8], std::ptr::from_ref(self).cast(), LIMIT, 0, true)
         })
     }
 }
@@ -60,6 +60,14 @@ unsafe fn count(target: *const Target) -> u8 {
 ///
 /// As for [`count`].
 unsafe extern "C" fn count_words(target: *const Target, _: u64, _: u64, _: u64) -> u8 {
+    // SAFETY: the caller's duty.
+    unsafe { count(target) }
+}
+
+/// # Safety
+///
+/// As for [`count`].
+unsafe extern "C" fn count_tail(target: *const Target, _: u64, _: u64, _: u64, _: *const u8, _: usize) -> u8 {
     // SAFETY: the caller's duty.
     unsafe { count(target) }
 }

@@ -266,10 +266,10 @@ impl Inner {
         let made = progress.made(rule, class, self.redact).ok()?;
         let plan = Plan::new(&self.spec, class, self.redact).ok()?;
         let event = self.number(named, class, &plan)?;
-        let functions = Functions { words, pieces, lose };
+        let functions = Functions { words: Some(words), tail: None, pieces, lose };
         // SAFETY: the functions may be called from any thread and signal handler; AG-1.
         let target =
-            unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], Arc::as_ptr(&self.state).cast(), 0, self.redact) };
+            unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], Arc::as_ptr(&self.state).cast(), 0, 0, self.redact) };
         let conditional = progress.conditional(&made, target);
         let inner = conditional.condition.clone();
         let measure = Measure { state: self.state.clone(), inner, event, plan, buckets: self.buckets };

@@ -5,7 +5,7 @@ use super::core::{Buffer, Core};
 use super::layout::{COUNTERS, OPENING};
 use super::losses::{self, Counter};
 use super::position::CommitWord;
-use super::sequence::{self, AppendPieces, AppendWords, Appender, Store, Switch};
+use super::sequence::{self, AppendPieces, AppendTail, AppendWords, Appender, Store, Switch};
 use super::{ClockKind, Config, Mode, Placement};
 use trace_registry::field::Piece;
 use trace_registry::sync::{AtomicU64, Ordering};
@@ -86,14 +86,41 @@ impl Appender {
         }
     }
 
+    /// Appends the record of one event whose payload is given in words, as for [`append_words`](Self::append_words), and `tail`
+    /// behind them.
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append).
+    ///
+    /// # Signal safety
+    ///
+    /// As for [`append`](Self::append).
+    #[inline(always)]
+    pub unsafe fn append_tail<C: Config>(&self, words: [u64; 3], tail: &[u8]) -> Outcome {
+        let len = self.words_len().min(size_of_val(&words));
+        let [first, second, third] = words;
+        // RB-4: the function looks at no length.
+        let fits = self.id <= C::HEADER.largest_short_id() && (len + tail.len()) as u64 <= self.core().limit();
+        match sequence::direct_tail::<C>(len).filter(|_| fits) {
+            // SAFETY: the caller's duty.
+            Some(append) => Outcome::of(unsafe { append(self, first, second, third, tail.as_ptr(), tail.len()) }),
+            None => {
+                let pieces = [Piece { start: words.as_ptr().cast(), len }, Piece { start: tail.as_ptr(), len: tail.len() }];
+                // SAFETY: the caller's duty; the pieces name the words, and what the caller lends.
+                unsafe { self.append::<C>(&pieces, len + tail.len()) }
+            }
+        }
+    }
+
     /// Returns the generation for which it was made.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
     /// Bytes of a payload that is given in words.
-    pub(crate) fn words_len(&self) -> usize {
-        (self.advance - super::position::CommitWord::ONE_RECORD) as usize - self.prefix as usize
+    fn words_len(&self) -> usize {
+        (self.behind - self.prefix) as usize
     }
 
     /// The core.
@@ -108,6 +135,8 @@ impl Appender {
 pub(crate) struct Direct {
     /// For payloads of the number of bytes that it was asked for, in words.
     pub(crate) words: Option<AppendWords>,
+    /// For those with one piece more behind them.
+    pub(crate) tail: Option<AppendTail>,
     /// For all payloads, in pieces.
     pub(crate) pieces: Option<AppendPieces>,
 }
@@ -115,7 +144,11 @@ pub(crate) struct Direct {
 impl Direct {
     /// Returns those of a configuration; `None` where there is no such function, and [`Appender::append`] serves.
     pub(crate) fn of<C: Config>(bytes: usize) -> Direct {
-        Direct { words: sequence::direct_words::<C>(bytes), pieces: sequence::direct_pieces::<C>() }
+        Direct {
+            words: sequence::direct_words::<C>(bytes),
+            tail: sequence::direct_tail::<C>(bytes),
+            pieces: sequence::direct_pieces::<C>(),
+        }
     }
 }
 

@@ -329,6 +329,7 @@ impl Core {
             advance: CommitWord::ONE_RECORD + (prefix + bytes) as u64,
             tid,
             prefix: prefix as u32,
+            behind: (prefix + bytes) as u32,
             slow: self.slow,
             // Within the 2 GiB around the thread pointer where all thread-local storage lies (`tid_offset`).
             index: sequence::index_distance(self.settings.placement) as i32,

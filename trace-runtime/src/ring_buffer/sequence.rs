@@ -32,6 +32,8 @@ use trace_registry::sync::{AtomicPtr, AtomicU64};
 
 /// Appends a record whose payload is given in words: the address of an [`Appender`], and the words.
 pub(super) type AppendWords = unsafe extern "C" fn(*const Appender, u64, u64, u64) -> u8;
+/// Appends a record whose payload is given in words and a piece behind them: the address of an [`Appender`], the words, the piece.
+pub(super) type AppendTail = unsafe extern "C" fn(*const Appender, u64, u64, u64, *const u8, usize) -> u8;
 /// Appends a record whose payload is given in pieces: the address of an [`Appender`], the pieces, their number, their bytes.
 pub(super) type AppendPieces = unsafe extern "C" fn(*const Appender, *const Piece, usize, usize) -> u8;
 
@@ -84,6 +86,8 @@ pub struct Appender {
     pub(super) slow: AppendPieces,
     /// Distance from the thread pointer of the word that is the index of the table.
     pub(super) index: i32,
+    /// Bytes of the header, the thread ID, and a payload in words: where a piece behind them goes.
+    pub(super) behind: u32,
 }
 
 const _: () = assert!(size_of::<Appender>() == 64);

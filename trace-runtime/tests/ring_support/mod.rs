@@ -1,7 +1,9 @@
 //! What the tests of the ring buffer share: configurations as types, and a decoder that takes nothing on trust.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use trace_runtime::ring_buffer::{ClockKind, Config, Geometry, HeaderKind, Losses, Mode, Packet, Placement, Reader};
+use trace_runtime::ring_buffer::{
+    Channel, ClockKind, Config, Geometry, HeaderKind, Losses, Mode, Outcome, Packet, Placement, Reader,
+};
 
 /// A configuration by numbers.
 pub(crate) struct Of<const OVERWRITE: bool, const CLOCK: u8, const LARGE: bool, const PLACEMENT: u8>;
@@ -197,4 +199,17 @@ pub(crate) fn cut<'b>(bytes: &'b [u8], random: &mut Random) -> Vec<&'b [u8]> {
     let ends = cuts.iter().copied().chain([bytes.len()]);
     let starts = std::iter::once(0).chain(cuts.iter().copied());
     starts.zip(ends).map(|(from, to)| &bytes[from..to]).collect()
+}
+
+/// Records one event in words, with what they do not take as the tail behind them: `head` bytes, of at most 24, go in words.
+#[expect(unsafe_code, reason = "names the configuration again")]
+pub(crate) fn record_in_words<C: Config>(channel: &Channel<C>, id: u32, payload: &[u8], head: usize) -> Outcome {
+    let (head, tail) = payload.split_at(head.min(24).min(payload.len()));
+    let mut words = [0; 24];
+    words[..head.len()].copy_from_slice(head);
+    let words = std::array::from_fn(|i| u64::from_ne_bytes(std::array::from_fn(|at| words[i * 8 + at])));
+    let core = channel.core();
+    let appender = core.appender(core.generation(), id, false, head.len());
+    // SAFETY: `C` made the channel, and the appender is for as many bytes.
+    unsafe { if tail.is_empty() { appender.append_words::<C>(words) } else { appender.append_tail::<C>(words, tail) } }
 }

@@ -5,10 +5,12 @@
 //! generation is another, the record does not fit, its stamp or event ID does not fit the form, or the sequence was aborted.
 //! They have written nothing that counts then. The extended form returns 0 instead.
 //!
+//! One file, because all forms are made of the same parts, which are macros.
+//!
 //! The invariants RB-… are those of the [module](crate::ring_buffer); SYS-… those of [`trace_registry::sys`].
 #![expect(unsafe_code, reason = "restartable sequences need assembly")]
 
-use super::{AppendPieces, AppendWords, Appender, PerCpu};
+use super::{AppendPieces, AppendTail, AppendWords, Appender, PerCpu};
 use crate::clock::Calibration;
 use crate::ring_buffer::position::CommitWord;
 use crate::ring_buffer::{ClockKind, Config, HeaderKind, Placement};
@@ -210,6 +212,30 @@ macro_rules! short_header {
     };
 }
 
+/// The same, with the thread's ID behind it; where records do not carry that, the payload goes over it. Clobbers rax, rdx.
+macro_rules! short_header_and_tid {
+    ($to:literal) => {
+        concat!(
+            "movsxd rdx, dword ptr [rdi + {tid}]\n",
+            "mov edx, dword ptr fs:[rdx]\n",
+            ".if {large}\n",
+            "mov dword ptr [",
+            $to,
+            " + {header_len}], edx\n",
+            short_header!($to),
+            ".else\n",
+            "shl rdx, 32\n",
+            "shl eax, 5\n",
+            "or eax, dword ptr [rdi + {id}]\n",
+            "or rax, rdx\n",
+            "mov qword ptr [",
+            $to,
+            "], rax\n",
+            ".endif\n",
+        )
+    };
+}
+
 /// Stores the commit word, and the stamp that is in xmm1 (RB-3: last), and ends the sequence. Clobbers r11.
 macro_rules! commit {
     ($word:literal) => {
@@ -236,9 +262,8 @@ macro_rules! commit {
 /// Defines a function that appends a payload in words.
 ///
 /// ```text
-/// rdi  appender, kept         rax, rdx  scratch, stamp     r8   where the record goes     r10  what is per CPU
-/// rsi  first word, kept       r9        second word        xmm2 third word                r11  control page
-/// rcx  third word; calibration
+/// rdi  appender, kept         rax, rdx  scratch, stamp     r8   where the record goes     r10  what is per CPU; calibration
+/// rsi  first word, kept       r9        second word, kept  rcx  third word, kept          r11  control page
 /// ```
 macro_rules! define_words {
     ($name:ident, $clock:ident $header:ident $placement:ident $words:literal) => {
@@ -249,9 +274,6 @@ macro_rules! define_words {
 
         function!($name, $clock $header $placement; [
             "mov r9, rdx",
-            ".if {words} > 2",
-            "movq xmm2, rcx",
-            ".endif",
             start!(),
             // RB-5: (position - 1) % size + 1 + length < size.
             "mov r8, qword ptr [r11]",
@@ -268,10 +290,14 @@ macro_rules! define_words {
                 "add rdx, qword ptr [rdi + {advance}]",
                 "mov qword ptr [r11], rdx"
             ] else []),
-            // The thread's ID; where records do not carry it, the payload goes over it.
-            "movsxd rdx, dword ptr [rdi + {tid}]",
-            "mov edx, dword ptr fs:[rdx]",
-            "mov dword ptr [r8 + {header_len}], edx",
+            ".if {counter}",
+            convert!("r10"),
+            check_stamp!(),
+            "movq xmm1, rax",
+            ".else",
+            "xor eax, eax",
+            ".endif",
+            short_header_and_tid!("r8"),
             "mov edx, dword ptr [rdi + {prefix}]",
             "mov qword ptr [r8 + rdx], rsi",
             ".if {words} > 1",
@@ -280,14 +306,6 @@ macro_rules! define_words {
             ".if {words} > 2",
             "mov qword ptr [r8 + rdx + 16], rcx",
             ".endif",
-            ".if {counter}",
-            convert!("rcx"),
-            check_stamp!(),
-            "movq xmm1, rax",
-            ".else",
-            "xor eax, eax",
-            ".endif",
-            short_header!("r8"),
             "mov rdx, qword ptr [r11]",
             mutated_asm!(position_before_bytes [] else ["add rdx, qword ptr [rdi + {advance}]"]),
             commit!("rdx"),
@@ -300,11 +318,8 @@ macro_rules! define_words {
             "mov qword ptr [rsp], rsi",
             "mov qword ptr [rsp + 8], rdx",
             "mov qword ptr [rsp + 16], rcx",
-            "mov rcx, qword ptr [rdi + {advance}]",
-            "mov eax, dword ptr [rdi + {prefix}]",
-            "sub rcx, rax",
-            "shl rcx, {count_bits}",
-            "shr rcx, {count_bits}",
+            "mov ecx, dword ptr [rdi + {behind}]",
+            "sub ecx, dword ptr [rdi + {prefix}]",
             "mov qword ptr [rsp + 24], rsp",
             "mov qword ptr [rsp + 32], rcx",
             "lea rsi, [rsp + 24]",
@@ -317,16 +332,147 @@ macro_rules! define_words {
             "mov r11, qword ptr [rip + {state} + {rseq_offset}]",
             mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
             "mov rdx, r9",
-            ".if {words} > 2",
-            "movq rcx, xmm2",
-            ".endif",
             "jmp 45b",
         ]
             words = const $words,
             reach = const offset_of!(Appender, reach),
             advance = const offset_of!(Appender, advance),
             header_len = const HeaderKind::$header.len(false),
-            count_bits = const CommitWord::COUNT_BITS,
+            behind = const offset_of!(Appender, behind),
+        );
+    };
+}
+
+/// Defines a function that appends a payload in words, and a piece behind them.
+///
+/// ```text
+/// rdi  appender, kept         rax, rdx  scratch, stamp     r8   where the record goes     r10  what is per CPU; calibration;
+/// rsi  first word, kept       xmm2 second word             rcx  the piece, kept                scratch
+///                             xmm3 third word              r9   its bytes, kept           r11  control page
+/// ```
+macro_rules! define_tail {
+    ($name:ident, $clock:ident $header:ident $placement:ident $words:literal) => {
+        unsafe extern "C" {
+            #[link_name = symbol!($name)]
+            fn $name(appender: *const Appender, first: u64, second: u64, third: u64, piece: *const u8, len: usize) -> u8;
+        }
+
+        function!($name, $clock $header $placement; [
+            "movq xmm2, rdx",
+            "movq xmm3, rcx",
+            "mov rcx, r8",
+            start!(),
+            // RB-5: (position - 1) % size + 1 + length < size.
+            "mov r8, qword ptr [r11]",
+            "lea rdx, [r8 - 1]",
+            "and rdx, qword ptr [r10 + {sub_buffer_mask}]",
+            "add rdx, qword ptr [rdi + {reach}]",
+            "add rdx, r9",
+            mutated_asm!(record_to_the_end ["dec rdx"] else []),
+            "cmp rdx, qword ptr [r10 + {sub_buffer_mask}]",
+            "ja 44f",
+            "and r8, qword ptr [r10 + {ring_mask}]",
+            "add r8, qword ptr [r10 + {ring}]",
+            mutated_asm!(position_before_bytes [
+                "mov rdx, qword ptr [r11]",
+                "add rdx, qword ptr [rdi + {advance}]",
+                "add rdx, r9",
+                "mov qword ptr [r11], rdx"
+            ] else []),
+            ".if {counter}",
+            convert!("r10"),
+            check_stamp!(),
+            "movq xmm1, rax",
+            ".else",
+            "xor eax, eax",
+            ".endif",
+            short_header_and_tid!("r8"),
+            "mov edx, dword ptr [rdi + {prefix}]",
+            "mov qword ptr [r8 + rdx], rsi",
+            ".if {words} > 1",
+            "movq qword ptr [r8 + rdx + 8], xmm2",
+            ".endif",
+            ".if {words} > 2",
+            "movq qword ptr [r8 + rdx + 16], xmm3",
+            ".endif",
+            // The piece, straight from where it is, over what the words have too much: never a byte beyond either end (RB-4).
+            "mov edx, dword ptr [rdi + {behind}]",
+            "add r8, rdx",
+            "cmp r9, 16",
+            "ja 33f",
+            "cmp r9d, 8",
+            "jae 32f",
+            "cmp r9d, 4",
+            "jb 31f",
+            "mov eax, dword ptr [rcx]", // 4..8: two words that overlap
+            "mov edx, dword ptr [rcx + r9 - 4]",
+            "mov dword ptr [r8], eax",
+            "mov dword ptr [r8 + r9 - 4], edx",
+            "jmp 38f",
+            "31:",
+            "test r9d, r9d",
+            "jz 38f",
+            "movzx eax, byte ptr [rcx]", // 1..4: a byte, and two behind it or over it
+            "mov byte ptr [r8], al",
+            "cmp r9d, 2",
+            "jb 38f",
+            "movzx eax, word ptr [rcx + r9 - 2]",
+            "mov word ptr [r8 + r9 - 2], ax",
+            "jmp 38f",
+            "32:",
+            "mov rax, qword ptr [rcx]", // 8..=16
+            "mov rdx, qword ptr [rcx + r9 - 8]",
+            "mov qword ptr [r8], rax",
+            "mov qword ptr [r8 + r9 - 8], rdx",
+            "jmp 38f",
+            "33:",
+            "movups xmm4, xmmword ptr [rcx + r9 - 16]", // 17 and more
+            "lea rdx, [r8 + r9 - 16]",
+            "mov r10, rcx",
+            "34:",
+            "movups xmm0, xmmword ptr [r10]",
+            "movups xmmword ptr [r8], xmm0",
+            "add r10, 16",
+            "add r8, 16",
+            "cmp r8, rdx",
+            "jb 34b",
+            "movups xmmword ptr [rdx], xmm4",
+            "38:",
+            "mov rdx, qword ptr [r11]",
+            mutated_asm!(position_before_bytes [] else ["add rdx, qword ptr [rdi + {advance}]", "add rdx, r9"]),
+            commit!("rdx"),
+            "xor eax, eax",
+            "ret",
+            "45:",
+            // The slow path takes pieces.
+            "sub rsp, 56",
+            ".cfi_adjust_cfa_offset 56",
+            "mov qword ptr [rsp], rsi",
+            "movq qword ptr [rsp + 8], xmm2",
+            "movq qword ptr [rsp + 16], xmm3",
+            "mov eax, dword ptr [rdi + {behind}]",
+            "sub eax, dword ptr [rdi + {prefix}]",
+            "mov qword ptr [rsp + 24], rsp",
+            "mov qword ptr [rsp + 32], rax",
+            "mov qword ptr [rsp + 40], rcx",
+            "mov qword ptr [rsp + 48], r9",
+            "lea rcx, [rax + r9]",
+            "lea rsi, [rsp + 24]",
+            "mov edx, 2",
+            "call qword ptr [rdi + {slow}]",
+            "add rsp, 56",
+            ".cfi_adjust_cfa_offset -56",
+            "ret",
+        ] [
+            "mov r11, qword ptr [rip + {state} + {rseq_offset}]",
+            mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
+            "jmp 45b",
+        ]
+            words = const $words,
+            reach = const offset_of!(Appender, reach),
+            advance = const offset_of!(Appender, advance),
+            header_len = const HeaderKind::$header.len(false),
+            behind = const offset_of!(Appender, behind),
         );
     };
 }
@@ -547,7 +693,7 @@ macro_rules! define_pieces {
 
 /// Defines the functions of all configurations, and what chooses among them.
 macro_rules! define_all {
-    ($($clock:ident($($stamp:ident)?) $header:ident $placement:ident $short:ident $extended:ident $([$one:ident $two:ident $three:ident])?;)*) => {
+    ($($clock:ident($($stamp:ident)?) $header:ident $placement:ident $short:ident $extended:ident $([$one:ident $two:ident $three:ident] [$tail1:ident $tail2:ident $tail3:ident])?;)*) => {
         $(
             define_pieces!($short($($stamp)?) -> u8, $clock $header $placement false);
             define_pieces!($extended($($stamp)?) -> Extended, $clock $header $placement true);
@@ -555,6 +701,9 @@ macro_rules! define_all {
                 define_words!($one, $clock $header $placement 1);
                 define_words!($two, $clock $header $placement 2);
                 define_words!($three, $clock $header $placement 3);
+                define_tail!($tail1, $clock $header $placement 1);
+                define_tail!($tail2, $clock $header $placement 2);
+                define_tail!($tail3, $clock $header $placement 3);
             )?
         )*
 
@@ -566,6 +715,21 @@ macro_rules! define_all {
                         0..=8 => Some($one),
                         9..=16 => Some($two),
                         17..=24 => Some($three),
+                        _ => None,
+                    },
+                )?)*
+                _ => None,
+            }
+        }
+
+        /// The function that appends payloads of `bytes` bytes in words and a piece behind them. `None`: they go in pieces.
+        pub(in crate::ring_buffer) fn direct_tail<C: Config>(bytes: usize) -> Option<AppendTail> {
+            match (C::CLOCK, C::HEADER, C::PLACEMENT) {
+                $($(
+                    (ClockKind::$clock, HeaderKind::$header, placement!($placement)) => match bytes {
+                        0..=8 => Some($tail1),
+                        9..=16 => Some($tail2),
+                        17..=24 => Some($tail3),
                         _ => None,
                     },
                 )?)*
@@ -644,20 +808,32 @@ pub(in crate::ring_buffer) fn direct_pieces<C: Config>() -> Option<AppendPieces>
 }
 
 define_all! {
-    Raw() Compact Cpu append_raw_compact_cpu append_raw_compact_cpu_extended [append1_raw_compact_cpu append2_raw_compact_cpu append3_raw_compact_cpu];
-    Raw() Compact Word append_raw_compact_word append_raw_compact_word_extended [append1_raw_compact_word append2_raw_compact_word append3_raw_compact_word];
-    Raw() Large Cpu append_raw_large_cpu append_raw_large_cpu_extended [append1_raw_large_cpu append2_raw_large_cpu append3_raw_large_cpu];
-    Raw() Large Word append_raw_large_word append_raw_large_word_extended [append1_raw_large_word append2_raw_large_word append3_raw_large_word];
-    Ordered() Compact Cpu append_ordered_compact_cpu append_ordered_compact_cpu_extended [append1_ordered_compact_cpu append2_ordered_compact_cpu append3_ordered_compact_cpu];
-    Ordered() Compact Word append_ordered_compact_word append_ordered_compact_word_extended [append1_ordered_compact_word append2_ordered_compact_word append3_ordered_compact_word];
-    Ordered() Large Cpu append_ordered_large_cpu append_ordered_large_cpu_extended [append1_ordered_large_cpu append2_ordered_large_cpu append3_ordered_large_cpu];
-    Ordered() Large Word append_ordered_large_word append_ordered_large_word_extended [append1_ordered_large_word append2_ordered_large_word append3_ordered_large_word];
+    Raw() Compact Cpu append_raw_compact_cpu append_raw_compact_cpu_extended [append1_raw_compact_cpu append2_raw_compact_cpu append3_raw_compact_cpu]
+        [tail1_raw_compact_cpu tail2_raw_compact_cpu tail3_raw_compact_cpu];
+    Raw() Compact Word append_raw_compact_word append_raw_compact_word_extended [append1_raw_compact_word append2_raw_compact_word append3_raw_compact_word]
+        [tail1_raw_compact_word tail2_raw_compact_word tail3_raw_compact_word];
+    Raw() Large Cpu append_raw_large_cpu append_raw_large_cpu_extended [append1_raw_large_cpu append2_raw_large_cpu append3_raw_large_cpu]
+        [tail1_raw_large_cpu tail2_raw_large_cpu tail3_raw_large_cpu];
+    Raw() Large Word append_raw_large_word append_raw_large_word_extended [append1_raw_large_word append2_raw_large_word append3_raw_large_word]
+        [tail1_raw_large_word tail2_raw_large_word tail3_raw_large_word];
+    Ordered() Compact Cpu append_ordered_compact_cpu append_ordered_compact_cpu_extended [append1_ordered_compact_cpu append2_ordered_compact_cpu append3_ordered_compact_cpu]
+        [tail1_ordered_compact_cpu tail2_ordered_compact_cpu tail3_ordered_compact_cpu];
+    Ordered() Compact Word append_ordered_compact_word append_ordered_compact_word_extended [append1_ordered_compact_word append2_ordered_compact_word append3_ordered_compact_word]
+        [tail1_ordered_compact_word tail2_ordered_compact_word tail3_ordered_compact_word];
+    Ordered() Large Cpu append_ordered_large_cpu append_ordered_large_cpu_extended [append1_ordered_large_cpu append2_ordered_large_cpu append3_ordered_large_cpu]
+        [tail1_ordered_large_cpu tail2_ordered_large_cpu tail3_ordered_large_cpu];
+    Ordered() Large Word append_ordered_large_word append_ordered_large_word_extended [append1_ordered_large_word append2_ordered_large_word append3_ordered_large_word]
+        [tail1_ordered_large_word tail2_ordered_large_word tail3_ordered_large_word];
     Os(stamp) Compact Cpu append_os_compact_cpu append_os_compact_cpu_extended;
     Os(stamp) Compact Word append_os_compact_word append_os_compact_word_extended;
     Os(stamp) Large Cpu append_os_large_cpu append_os_large_cpu_extended;
     Os(stamp) Large Word append_os_large_word append_os_large_word_extended;
-    None() Compact Cpu append_none_compact_cpu append_none_compact_cpu_extended [append1_none_compact_cpu append2_none_compact_cpu append3_none_compact_cpu];
-    None() Compact Word append_none_compact_word append_none_compact_word_extended [append1_none_compact_word append2_none_compact_word append3_none_compact_word];
-    None() Large Cpu append_none_large_cpu append_none_large_cpu_extended [append1_none_large_cpu append2_none_large_cpu append3_none_large_cpu];
-    None() Large Word append_none_large_word append_none_large_word_extended [append1_none_large_word append2_none_large_word append3_none_large_word];
+    None() Compact Cpu append_none_compact_cpu append_none_compact_cpu_extended [append1_none_compact_cpu append2_none_compact_cpu append3_none_compact_cpu]
+        [tail1_none_compact_cpu tail2_none_compact_cpu tail3_none_compact_cpu];
+    None() Compact Word append_none_compact_word append_none_compact_word_extended [append1_none_compact_word append2_none_compact_word append3_none_compact_word]
+        [tail1_none_compact_word tail2_none_compact_word tail3_none_compact_word];
+    None() Large Cpu append_none_large_cpu append_none_large_cpu_extended [append1_none_large_cpu append2_none_large_cpu append3_none_large_cpu]
+        [tail1_none_large_cpu tail2_none_large_cpu tail3_none_large_cpu];
+    None() Large Word append_none_large_word append_none_large_word_extended [append1_none_large_word append2_none_large_word append3_none_large_word]
+        [tail1_none_large_word tail2_none_large_word tail3_none_large_word];
 }

@@ -1,7 +1,7 @@
 //! No sequences: every function declines.
 #![expect(unsafe_code, clippy::extra_unused_type_parameters, reason = "the same signatures as with sequences")]
 
-use super::{AppendPieces, AppendWords, Appender, PerCpu, Switch};
+use super::{AppendPieces, AppendTail, AppendWords, Appender, PerCpu, Switch};
 use crate::ring_buffer::{Config, Placement};
 use trace_registry::field::Piece;
 
@@ -51,6 +51,10 @@ pub(in crate::ring_buffer) unsafe fn append<C: Config>(
 }
 
 pub(in crate::ring_buffer) fn direct_words<C: Config>(_: usize) -> Option<AppendWords> {
+    None
+}
+
+pub(in crate::ring_buffer) fn direct_tail<C: Config>(_: usize) -> Option<AppendTail> {
     None
 }
 
