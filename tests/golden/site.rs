@@ -38,3 +38,11 @@ pub fn golden_large(id: u64) -> u64 {
     large("a", "b", "c", "d", "e", "f", &[id], id);
     id + 3
 }
+
+/// A function of which entry and exit are events.
+#[inline(never)]
+#[unsafe(no_mangle)]
+#[ringtrace::tracepoint]
+pub fn golden_traced(id: u64) -> u64 {
+    std::hint::black_box(id) + 4
+}

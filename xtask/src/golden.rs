@@ -37,8 +37,9 @@ const CASES: [Case; 4] = [
     },
 ];
 
-/// The functions that are compared: a tracepoint called as a function, and one fired with arguments that cost something.
-const SITES: [&str; 2] = ["golden_call", "golden_fire"];
+/// The functions that are compared: a tracepoint called as a function, one fired with arguments that cost something, and a function
+/// that is traced itself.
+const SITES: [&str; 3] = ["golden_call", "golden_fire", "golden_traced"];
 
 /// Most bytes of stack that an emitter takes, and what it calls directly.
 const EMITTER_STACK: u64 = 1024;

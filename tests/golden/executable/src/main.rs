@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
     }
     let session = ringtrace::Session::builder("golden").enable("*").memory(1 << 20).overwrite().start()?;
+    std::hint::black_box(site::golden_traced(1));
     raise(0);
     let bare = used(stack);
     for large in [false, true] {
