@@ -6,6 +6,7 @@ use ringtrace::recovery::Remains;
 use ringtrace::{Context, Session, tracepoint};
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 
 #[tracepoint(record)]
 fn counted(thread: u64, number: u64);
@@ -24,13 +25,22 @@ fn each_trace_is_complete_and_no_event_is_lost_between() {
     let output = place.path().join("cut");
     let builder = Session::builder("cut").enable("rotation:*").memory(512 << 10).context(Context::THREADS);
     let session = builder.rotate_size(128 << 10).output(&output).start().expect("a session");
-    std::thread::scope(|scope| {
+    let (written, stopped) = (&Barrier::new(3), &Barrier::new(3));
+    let statistics = std::thread::scope(|scope| {
         for thread in 0..2 {
-            let writer = move || (0..100_000).for_each(|number| counted(thread, number));
+            let writer = move || {
+                (0..100_000).for_each(|number| counted(thread, number));
+                written.wait();
+                // Threads that end at once may stay without a name.
+                stopped.wait();
+            };
             std::thread::Builder::new().name(format!("writer-{thread}")).spawn_scoped(scope, writer).expect("a thread");
         }
+        written.wait();
+        let statistics = session.stop().expect("it stops");
+        stopped.wait();
+        statistics
     });
-    let statistics = session.stop().expect("it stops");
     let all = traces(&output);
     assert!(all.len() > 3, "{all:?}");
     let (mut events, mut lost) = (0, 0);

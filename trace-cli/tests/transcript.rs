@@ -57,6 +57,7 @@ fn the_page_about_crash_safety_is_true() {
         .stdin(Stdio::piped())
         .stdout(Stdio::null());
     let mut running = running.spawn().expect("it starts");
+    eventually("the agent listens", || place.json(&["ps"]).len() == 1);
     eventually("something was recorded", || {
         let shown = place.json(&["status", "--over", "1ms"]);
         shown.iter().any(|line| line["session"]["events"].as_u64() > Some(1_000))

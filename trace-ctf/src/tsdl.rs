@@ -73,7 +73,8 @@ mod tests {
         let event = |fields: &str| parse(&format!("{head}event {{ fields := struct {{ {fields} }}; }};"));
         for bad in ["nope _x;", "integer { size = 99; } _x;", "string _x", "string { } _x[ _y ];", "enum : string { } _x;"] {
             let error = event(bad).unwrap_err();
-            assert!(error.is_metadata() && error.to_string().contains("line 3"), "{bad}: {error}");
+            let is_told = error.is_metadata() || error.is_unsupported() && bad.contains("99");
+            assert!(is_told && error.to_string().contains("line 3"), "{bad}: {error}");
         }
         let error = event("integer { size = 8; } _n[ stream.event.context.x ];").unwrap_err();
         assert!(error.is_metadata() && error.to_string().contains("no integer stream.event.context.x"), "{error}");

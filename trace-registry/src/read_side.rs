@@ -199,15 +199,17 @@ impl Section {
     /// # Safety
     ///
     /// `counters` is what [`into_raw`](Self::into_raw) returned, or what a reader found as the counters of its phase.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) unsafe fn from_raw(counters: *mut PhaseCounters) -> Section {
+    pub unsafe fn from_raw(counters: *mut PhaseCounters) -> Section {
         // SAFETY: the caller's duty: neither is null.
         Section { counters: unsafe { NonNull::new_unchecked(counters) }, here: PhantomData }
     }
 
     /// Takes a section apart, for assembly.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn into_raw(self) -> *mut PhaseCounters {
+    pub fn into_raw(self) -> *mut PhaseCounters {
         self.counters.as_ptr()
     }
 
