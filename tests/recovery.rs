@@ -94,6 +94,8 @@ fn the_trace_of_a_killed_process_is_continued_from_its_rings() {
     if common::is_child(CONTINUED) {
         child();
     }
+    // A process that another test forks has the lock of what is recovered here until it begins its program.
+    let _alone = common::alone();
     let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     for mode in ["discard", "overwrite"] {
         let (told, pid) = kill_after(CONTINUED, mode, place.path(), 20_000);
@@ -139,6 +141,8 @@ fn rings_of_an_earlier_boot_are_recovered_whatever_the_disk_had_of_them() {
     if common::is_child(REBOOTED) {
         child();
     }
+    // A process that another test forks has the lock of what is recovered here until it begins its program.
+    let _alone = common::alone();
     let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let (told, pid) = kill_after(REBOOTED, "overwrite", place.path(), 20_000);
     let left = session(place.path(), pid);
@@ -201,6 +205,8 @@ fn a_killed_process_that_printed_leaves_a_trace_all_the_same() {
     if common::is_child(PRINTED) {
         child();
     }
+    // A process that another test forks has the lock of what is recovered here until it begins its program.
+    let _alone = common::alone();
     let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let (told, pid) = kill_after(PRINTED, "print", place.path(), 5_000);
     let remains = Remains::open(&session(place.path(), pid)).expect("it is gone");

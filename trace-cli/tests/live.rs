@@ -241,6 +241,7 @@ fn another_process_consumes_and_outlives_the_program() {
 
     // One at a time: a second one has rings of its own. This one is killed, and what it left stays for recovery.
     let killed = recording("killed", &[]);
+    eventually("it consumes", || place.here().join("killed/metadata").exists());
     signal(killed.id(), libc::SIGKILL);
     drop(killed.wait_with_output());
     eventually("its session ends", || place.json(&["ps"])[0]["process"]["sessions"] == serde_json::json!([]));
