@@ -22,12 +22,13 @@
 
 use crate::peer;
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::net::SocketAddrUnix;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -279,31 +280,30 @@ impl Image {
     }
 }
 
-/// Listens in `directory`, which is [private](private_directory), under [`SOCKET`]; in place of an earlier socket.
+/// Makes `socket` listen in `directory`, which is [private](private_directory), under [`SOCKET`]; in place of an earlier one.
 ///
 /// # Errors
 ///
-/// The socket cannot be made.
-pub fn listen(directory: &Path) -> io::Result<UnixListener> {
+/// The socket cannot be made a listening one there.
+pub fn listen(directory: &Path, socket: impl AsFd) -> io::Result<()> {
     by_short_path(directory, |short| {
         let unfinished = short.join(UNFINISHED);
         match std::fs::remove_file(&unfinished) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(&unfinished)?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&unfinished)?)?;
         let finish = || {
             std::fs::set_permissions(&unfinished, std::fs::Permissions::from_mode(0o600))?;
-            listener.set_nonblocking(true)?;
+            rustix::net::listen(&socket, WAITING)?;
             std::fs::rename(&unfinished, short.join(SOCKET)) // PL-2
         };
-        if let Err(error) = finish() {
-            let _ = std::fs::remove_file(&unfinished);
-            return Err(error);
-        }
-        Ok(listener)
+        finish().inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
     })
 }
+
+/// Connections that may wait for being accepted.
+const WAITING: i32 = 128;
 
 /// Whether `path` is a socket.
 pub fn is_socket(path: &Path) -> bool {
@@ -324,6 +324,14 @@ fn by_short_path<T>(directory: &Path, work: impl FnOnce(&Path) -> io::Result<T>)
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rustix::net::{AddressFamily, SocketType};
+    use std::os::fd::OwnedFd;
+
+    fn listening(directory: &Path) -> OwnedFd {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
+        listen(directory, &socket).expect("it listens");
+        socket
+    }
 
     proptest! {
         #[test]
@@ -356,7 +364,7 @@ mod tests {
             journal.set_modified(time).expect("its time");
             // The first, and oldest, still listens. Every other one has no agent, as where rings lie on disk.
             if number % 2 == 0 {
-                let listener = listen(&image(number)).expect("a socket");
+                let listener = listening(&image(number));
                 if number == 0 {
                     std::mem::forget(listener);
                 }
@@ -397,7 +405,7 @@ mod tests {
             assert_eq!(image.name, name);
             assert!(!image.is_dead() && image.remove_if_empty(), "killed before it had a socket");
             private_directory(&image.path).expect("a directory");
-            let listener = listen(&image.path).expect("a socket");
+            let listener = listening(&image.path);
             let path = image.path.join(SOCKET);
             assert!(is_socket(&path));
             assert_eq!(std::fs::metadata(&path).expect("it").permissions().mode() & 0o777, 0o600);

@@ -23,7 +23,6 @@ use crate::storage::{Appended, OwnFile};
 use crate::sys::memory::Mapping;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -89,8 +88,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// `is_mapped`: it is in core dumps.
-    pub(crate) fn new(file: File, path: &Path, trace: &ctf::Trace, origin: &Origin, is_mapped: bool) -> Result<Journal> {
-        let file = OwnFile::new(file).map_err(|e| Error::io("cannot use", path, e))?;
+    pub(crate) fn new(file: OwnFile, path: &Path, trace: &ctf::Trace, origin: &Origin, is_mapped: bool) -> Result<Journal> {
         let mut journal = Journal { file: Appended::new(file), path: path.to_owned(), mapping: None, is_mapped };
         journal.append(|frames| frame(frames, TRACE, trace).and_then(|()| frame(frames, ORIGIN, origin)))?; // JR-3
         Ok(journal)

@@ -6,7 +6,7 @@ pub(crate) mod rotation;
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
 use crate::transfer::Told;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
@@ -185,13 +185,12 @@ impl Drop for Made {
 }
 
 fn open_directory(path: &Path) -> io::Result<OwnFile> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    OwnFile::new(rustix::fs::open(path, flags, Mode::empty())?.into())
+    OwnFile::open(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
 fn create_file(directory: &File, name: &str) -> io::Result<OwnFile> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    OwnFile::new(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    OwnFile::open(directory, name, flags, Mode::RUSR | Mode::WUSR)
 }
 
 impl Sink for Directory {

@@ -170,20 +170,20 @@ pub(crate) fn thread_id() -> u32 {
 
 /// The CPU numbers that can ever appear are below this.
 fn possible_cpus() -> u32 {
-    let listed = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok();
+    let listed = sys::read_kernel_file("/sys/devices/system/cpu/possible").ok();
     // "0-7", "0", "0,2-5": the last number.
     let last = listed.as_deref().and_then(|l| l.trim().rsplit([',', '-']).next()).and_then(|n| n.parse::<u32>().ok());
     last.map_or(1024, |n| n.saturating_add(1)).min(1 << 16)
 }
 
 fn start_time() -> Option<u64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let stat = sys::read_kernel_file("/proc/self/stat").ok()?;
     // proc_pid_stat(5): the name in parentheses may hold anything; `starttime` is field 22, the 20th behind it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 pub(crate) fn boot_id() -> Option<[u8; 16]> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let text = sys::read_kernel_file("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: Vec<u8> = text.trim().bytes().filter(|b| *b != b'-').collect();
     let mut id = [0; 16];
     for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {

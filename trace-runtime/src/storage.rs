@@ -12,12 +12,13 @@
 use crate::error::{Error, Result};
 use crate::sys;
 use crate::sys::memory::Mapping;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use std::fs::File;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd as _, IntoRawFd as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use trace_control::place;
 use trace_registry::sync::{AtomicI32, AtomicU64, Ordering};
@@ -67,7 +68,7 @@ impl Storage {
         let anonymous = || {
             let flags = rustix::fs::MemfdFlags::CLOEXEC;
             let file = rustix::fs::memfd_create("ringtrace", flags).map_err(io::Error::from);
-            file.and_then(|f| OwnFile::new(f.into())).map_err(|e| Error::io("cannot create ring buffers in", "memfd", e))
+            file.and_then(OwnFile::nameless).map_err(|e| Error::io("cannot create ring buffers in", "memfd", e))
         };
         Ok(Storage { rings: anonymous()?, journal: anonymous()?, directory: None })
     }
@@ -137,30 +138,35 @@ pub(crate) fn remove_session(path: &Path) {
 
 /// A file that this process opened, under a descriptor that it gives up when it is no longer of that file (ST-1).
 pub(crate) struct OwnFile {
-    /// `None` only while it is dropped.
-    file: Option<File>,
-    /// Device and inode.
-    identity: (u64, u64),
+    /// Never dropped: of one that the program closed, the standard library says so by ending the process.
+    file: ManuallyDrop<File>,
+    identity: Identity,
     lost: bool,
     /// Its place among [`SOCKETS`].
     socket: Option<&'static Socket>,
 }
 
+/// Device and inode.
+type Identity = (u64, u64);
+
+const CLOSED: &str = "the program closed the tracer's descriptors";
+
 /// Descriptors below are left to the program, which may rely on being given the lowest.
 const LOWEST_DESCRIPTOR: i32 = 100;
 
 impl OwnFile {
-    /// Takes a file that was just opened, and moves its descriptor out of the program's way.
-    pub(crate) fn new(file: File) -> io::Result<OwnFile> {
-        // Where the limit on descriptors is lower, it stays where it is.
-        let file = rustix::io::fcntl_dupfd_cloexec(&file, LOWEST_DESCRIPTOR).map_or(file, File::from);
-        let identity = identity(&file)?;
-        Ok(OwnFile { file: Some(file), identity, lost: false, socket: None })
+    /// Opens a file, not inherited by programs that are run. What lies under its path says whether the descriptor is still of it.
+    pub(crate) fn open(directory: impl AsFd, path: impl AsRef<Path>, flags: OFlags, mode: Mode) -> io::Result<OwnFile> {
+        let path = path.as_ref();
+        let opened = rustix::fs::openat(&directory, path, flags | OFlags::CLOEXEC, mode)?;
+        let there = rustix::fs::statat(&directory, path, AtFlags::empty())?;
+        Self::hold(opened, |stat| identity(stat) == identity(&there))
     }
 
-    /// The same, for a socket, which a forked child must not keep open: its peer would not notice that this process has ended.
-    pub(crate) fn socket(file: File) -> io::Result<OwnFile> {
-        let mut own = OwnFile::new(file)?;
+    /// Takes a socket that was just made, which a forked child must not keep open: its peer would not notice that this process
+    /// has ended.
+    pub(crate) fn socket(opened: OwnedFd) -> io::Result<OwnFile> {
+        let mut own = Self::hold(opened, |stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket)?;
         let (descriptor, inode) = (own.as_raw_fd(), own.identity.1);
         own.socket = SOCKETS
             .iter()
@@ -171,6 +177,36 @@ impl OwnFile {
         Ok(own)
     }
 
+    /// Takes a file that was just opened, and has no name.
+    pub(crate) fn nameless(opened: OwnedFd) -> io::Result<OwnFile> {
+        Self::hold(opened, |stat| stat.st_nlink == 0)
+    }
+
+    /// Opens it a second time.
+    pub(crate) fn try_clone(&self) -> io::Result<OwnFile> {
+        Self::hold(self.file.try_clone()?.into(), |stat| identity(stat) == self.identity)
+    }
+
+    /// Takes a file that was just opened, and moves its descriptor out of the program's way, unless the program has closed it
+    /// meanwhile, and may have opened another under its number: that is not what `is_it` knows.
+    fn hold(opened: OwnedFd, is_it: impl Fn(&Stat) -> bool) -> io::Result<OwnFile> {
+        let opened = ManuallyDrop::new(opened);
+        let stat = rustix::fs::fstat(&*opened)?;
+        if !is_it(&stat) {
+            return Err(io::Error::other(CLOSED));
+        }
+        let identity = identity(&stat);
+        let file = match rustix::io::fcntl_dupfd_cloexec(&*opened, LOWEST_DESCRIPTOR) {
+            Ok(moved) => {
+                close(opened.as_raw_fd(), identity);
+                File::from(moved)
+            }
+            // Where the limit on descriptors is lower, it stays where it is.
+            Err(_) => File::from(ManuallyDrop::into_inner(opened)),
+        };
+        Ok(OwnFile { file: ManuallyDrop::new(file), identity, lost: false, socket: None })
+    }
+
     /// Returns the file for writing, by one fstat(2).
     ///
     /// # Errors
@@ -179,13 +215,13 @@ impl OwnFile {
     pub(crate) fn file(&mut self) -> io::Result<&File> {
         self.lost |= !self.is_own();
         if self.lost {
-            return Err(io::Error::other("the program closed the tracer's descriptors"));
+            return Err(io::Error::other(CLOSED));
         }
         Ok(self)
     }
 
     fn is_own(&self) -> bool {
-        identity(self).is_ok_and(|i| i == self.identity)
+        rustix::fs::fstat(&*self.file).is_ok_and(|stat| identity(&stat) == self.identity)
     }
 }
 
@@ -194,7 +230,7 @@ impl Deref for OwnFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        self.file.as_ref().expect("it is there until it is dropped")
+        &self.file
     }
 }
 
@@ -204,15 +240,19 @@ impl Drop for OwnFile {
             place.inode.store(0, Ordering::Relaxed);
             place.descriptor.store(-1, Ordering::Relaxed);
         }
-        let keep = self.lost || !self.is_own();
-        if let Some(file) = self.file.take().filter(|_| keep) {
-            let _ = file.into_raw_fd(); // the number is the program's
+        if !self.lost {
+            close(self.as_raw_fd(), self.identity);
         }
     }
 }
 
-fn identity(file: &File) -> io::Result<(u64, u64)> {
-    file.metadata().map(|m| (m.dev(), m.ino()))
+/// Closes a descriptor, unless the number is the program's by now.
+fn close(descriptor: RawFd, its: Identity) {
+    sys::close_if(descriptor, |stat| identity(stat) == its);
+}
+
+fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// A socket of the agent's, for a child that was forked at any moment.
@@ -295,9 +335,8 @@ fn in_directory(base: &Path, session: &str, bytes: u64) -> Result<Storage> {
     let directory = SessionDirectory::create(&image, session)?;
     let create = |name: &str| {
         let path = directory.path.join(name);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
-        file.and_then(|f| OwnFile::new(f.into())).map_err(|e| Error::io("cannot create", &path, e))
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        OwnFile::open(CWD, &path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| Error::io("cannot create", &path, e))
     };
     match create(RINGS).and_then(|rings| Ok((rings, create(JOURNAL)?))) {
         Ok((rings, journal)) => Ok(Storage { rings, journal, directory: Some(directory) }),
@@ -319,17 +358,18 @@ mod tests {
 
     #[test]
     fn a_piece_that_is_cut_is_taken_back() {
-        let file = File::from(rustix::fs::memfd_create("piece", MemfdFlags::ALLOW_SEALING).expect("a file"));
+        let file = rustix::fs::memfd_create("piece", MemfdFlags::ALLOW_SEALING).expect("a file");
+        let file = OwnFile::nameless(file).expect("a file");
         // Of a piece beyond this the kernel writes the first page.
         file.set_len(4096).expect("room");
-        rustix::fs::fcntl_add_seals(&file, SealFlags::GROW).expect("it cannot grow");
-        let mut appended = Appended::new(OwnFile::new(file).expect("a file"));
+        rustix::fs::fcntl_add_seals(&*file, SealFlags::GROW).expect("it cannot grow");
+        let mut appended = Appended::new(file);
         appended.append(b"whole").expect("there is room");
         appended.append(&[1; 6000]).expect_err("there is no room");
         assert_eq!(appended.file.metadata().expect("its size").len(), 5);
         // Nothing can be taken back from here.
-        let full = File::options().write(true).open("/dev/full").expect("a file");
-        let mut appended = Appended::new(OwnFile::new(full).expect("a file"));
+        let full = OwnFile::open(CWD, "/dev/full", OFlags::WRONLY, Mode::empty()).expect("a file");
+        let mut appended = Appended::new(full);
         appended.append(b"piece").expect_err("it is full");
         assert_eq!(appended.append(b"piece").expect_err("it is cut").to_string(), "an earlier write failed halfway");
     }

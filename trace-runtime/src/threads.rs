@@ -4,9 +4,11 @@
 //! thread looks whether names change, and if so, has the threads that it may concern ask again: those whose IDs share the last
 //! bits with the ID of the one that changed.
 
+use crate::storage::OwnFile;
 use crate::{process, sys};
+use rustix::fs::{CWD, Mode, OFlags, RawDir};
 use std::collections::HashMap;
-use std::fs;
+use std::io;
 use std::time::{Duration, Instant};
 use trace_registry::sync::{AtomicBool, AtomicU32, Ordering};
 use trace_registry::sys::ThreadBlock;
@@ -128,15 +130,13 @@ impl ThreadNames {
             self.renamed = self.sought;
         }
         let mut news = Vec::new();
-        // proc_pid_task(5). Where /proc is missing, threads have no names.
-        for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
-            let Some(tid) = task.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+        for tid in thread_ids().unwrap_or_default() {
             let known = self.known.entry(tid).or_default();
             known.is_alive = true;
             if !all && known.looks >= LOOKS {
                 continue;
             }
-            let Ok(name) = fs::read_to_string(task.path().join("comm")) else { continue };
+            let Ok(name) = sys::read_kernel_file(&format!("/proc/self/task/{tid}/comm")) else { continue };
             known.looks = known.looks.saturating_add(1);
             let name = name.trim_end_matches('\n');
             if known.name != name {
@@ -149,6 +149,20 @@ impl ThreadNames {
         }
         news
     }
+}
+
+/// Numbers of the threads of the process, proc_pid_task(5). Where /proc is missing, there are none, and threads have no names.
+fn thread_ids() -> io::Result<Vec<u32>> {
+    // Not `read_dir`, which panics where the program closed its descriptor.
+    let tasks = OwnFile::open(CWD, "/proc/self/task", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    let mut room = Vec::with_capacity(4096);
+    let mut entries = RawDir::new(&*tasks, room.spare_capacity_mut());
+    let mut ids = Vec::new();
+    while let Some(entry) = entries.next() {
+        // Two of them are `.` and `..`.
+        ids.extend(entry?.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(ids)
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ const SHARED_FILES: u64 = 1 << 3;
 
 /// Says whether a core dump has the rings, and where it goes.
 fn core_dumps(found: &mut Findings) {
-    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let read = |path: &str| crate::sys::read_kernel_file(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let Ok(filter) = u64::from_str_radix(&read("/proc/self/coredump_filter"), 16) else { return };
     let pattern = read("/proc/sys/kernel/core_pattern");
     let place = match pattern.strip_prefix('|') {

@@ -5,11 +5,10 @@ use crate::process;
 use crate::rcu::lock;
 use crate::storage::OwnFile;
 use crate::sys;
-use rustix::net::SocketFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use trace_control::place::{self, SOCKET};
 
@@ -44,7 +43,7 @@ impl Place {
         for base in place::bases() {
             match Self::take_in(&base) {
                 Ok(place) => {
-                    crate::recovery::tidy(&base);
+                    crate::recovery::tidy_apart(base);
                     return Ok(place);
                 }
                 Err(error) => {
@@ -59,7 +58,7 @@ impl Place {
         Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
     }
 
-    fn take_in(base: &std::path::Path) -> io::Result<Place> {
+    fn take_in(base: &Path) -> io::Result<Place> {
         place::private_directory(base)?;
         let directory = base.join(process::image_name().to_string());
         let mut left = lock(LEFT.get());
@@ -69,13 +68,11 @@ impl Place {
         // A session that ends removes the directory when it finds nothing there.
         let mut attempts = 0;
         let listener = loop {
-            let listener = place::private_directory(&directory).and_then(|()| place::listen(&directory));
-            match listener {
+            match listen(&directory) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 16 => attempts += 1,
                 other => break other?,
             }
         };
-        let listener = OwnFile::socket(File::from(OwnedFd::from(listener)))?;
         if matches!(*left, Left::Nothing) {
             sys::at_exit(remove);
         }
@@ -91,9 +88,8 @@ impl Place {
         }
         let left = lock(LEFT.get());
         if matches!(*left, Left::Directory(..)) {
-            let listener = place::private_directory(&self.directory).and_then(|()| place::listen(&self.directory));
             // Where that fails, again in a second.
-            self.listener = listener.and_then(|l| OwnFile::socket(File::from(OwnedFd::from(l)))).ok();
+            self.listener = listen(&self.directory).ok();
         }
     }
 
@@ -107,17 +103,26 @@ impl Place {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
             let socket = match rustix::net::accept_with(listener, flags) {
-                Ok(socket) => socket,
+                Ok(socket) => OwnFile::socket(socket).ok()?,
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => continue,
                 // Nobody waits; or there are no descriptors, until some connection ends.
                 Err(_) => return None,
             };
             let user = rustix::process::geteuid().as_raw();
-            if trace_control::peer(&socket).is_some_and(|peer| peer.uid == user || peer.uid == 0) {
-                return OwnFile::socket(File::from(socket)).ok();
+            if trace_control::peer(&*socket).is_some_and(|peer| peer.uid == user || peer.uid == 0) {
+                return Some(socket);
             }
         }
     }
+}
+
+fn listen(directory: &Path) -> io::Result<OwnFile> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = OwnFile::socket(socket)?;
+    place::private_directory(directory)?;
+    place::listen(directory, &*socket)?;
+    Ok(socket)
 }
 
 /// At the end of the process: nobody is to wait for an agent that is gone.

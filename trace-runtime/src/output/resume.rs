@@ -127,8 +127,7 @@ impl StreamFile {
         stream: StreamId,
         uuid: [u8; 16],
     ) -> io::Result<(Option<StreamFile>, u64)> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
+        let file = OwnFile::open(directory, name, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty())?;
         let packets = whole_packets(&file, stream, uuid)?;
         let whole = packets.last().map_or(0, |last| last.offset + last.packet.packet_bits / 8);
         let is_kept = trace_registry::is_mutated!(recovery_partial_kept) && whole > 0;
@@ -146,7 +145,6 @@ impl StreamFile {
         packets.iter().for_each(|entry| bytes.extend_from_slice(&entry.encode()));
         index.append(&bytes)?;
         let (path, count) = (name.into(), packets.len() as u64);
-        let file = OwnFile::new(file)?;
         Ok((Some(StreamFile { path, file, index, len, allocated: len, packets: count, earlier: packets }), cut))
     }
 

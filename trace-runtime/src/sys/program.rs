@@ -1,9 +1,10 @@
 //! Calls of the C library about threads, the end of the process, stderr, and local time.
 #![expect(unsafe_code, reason = "calls the C library")]
 
+use rustix::fs::{Mode, OFlags, Stat};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
 use trace_registry::sync::{AtomicBool, AtomicI64, Ordering};
@@ -92,13 +93,48 @@ pub(crate) fn write_stderr(mut bytes: &[u8]) {
 }
 
 /// Closes a descriptor of this process where what it refers to is what `is_it` says.
-pub(crate) fn close_if(descriptor: i32, is_it: impl Fn(&rustix::fs::Stat) -> bool) {
+pub(crate) fn close_if(descriptor: i32, is_it: impl Fn(&Stat) -> bool) {
     // SAFETY: used at once, for fstat(2), which any number is good for.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     if rustix::fs::fstat(borrowed).is_ok_and(|stat| is_it(&stat)) {
         // SAFETY: what the caller says: it is the tracer's own, and nobody uses it any more.
         unsafe { libc::close(descriptor) };
     }
+}
+
+/// Reads one of the kernel's files, up to 4 KiB.
+///
+/// Unlike `std::fs::read_to_string` it does not close what the program may have opened meanwhile under the descriptor's number, after
+/// it closed that: by all odds that is of another file system.
+///
+/// # Errors
+///
+/// The file cannot be read, or is no UTF-8.
+pub(crate) fn read_kernel_file(path: &str) -> io::Result<String> {
+    let device = rustix::fs::stat(path)?.st_dev;
+    let is_it = |stat: &Stat| stat.st_dev == device;
+    let file = ManuallyDrop::new(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
+    let mut text = vec![0; 4096];
+    let read =
+        if is_it(&rustix::fs::fstat(&*file)?) { rustix::io::pread(&*file, &mut text, 0) } else { Err(rustix::io::Errno::BADF) };
+    close_if(file.as_raw_fd(), is_it);
+    text.truncate(read?);
+    String::from_utf8(text).map_err(io::Error::other)
+}
+
+/// Gives the calling thread a table of descriptors of its own, with the standard streams only. Returns false where the kernel
+/// does not know how (before Linux 5.9).
+///
+/// Locks of fcntl(2) belong to the table that they were taken in, so the program keeps its own.
+///
+/// # References
+///
+/// close_range(2).
+pub(crate) fn take_own_descriptors() -> bool {
+    const FIRST: libc::c_uint = 3;
+    const CLOSE_RANGE_UNSHARE: libc::c_uint = 1 << 1;
+    // SAFETY: nobody but this thread uses the new table.
+    unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE) == 0 }
 }
 
 /// How many seconds local time is ahead of UTC, as it was when a fork(2) began, and whether this process is its child.
