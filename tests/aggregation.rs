@@ -24,6 +24,14 @@ fn other(bytes: u64);
 #[tracepoint(record)]
 fn named(name: &str, bytes: u64);
 
+/// Comes in words: an odd place for each number, and a text behind them.
+#[tracepoint(record)]
+fn small(dirty: bool, delta: i16, bytes: u32, ratio: f32, reason: Reason, table: &str);
+
+/// Comes in words alone.
+#[tracepoint(record)]
+fn tiny(shard: u8, delta: i64, level: i8);
+
 /// Fired by nobody but the thread and its handler.
 #[tracepoint(record)]
 fn interrupted(value: u64);
@@ -37,7 +45,10 @@ fn fire(n: u64) {
     let reason = if mixed % 3 == 0 { Reason::Lru } else { Reason::Capacity };
     let delta = (mixed as i64 % 4001) - 2000;
     let owner = (mixed % 5 < 3).then_some((mixed % 7) as u16);
-    read_page(table, (mixed % 100_000) as u32 >> (mixed % 17), delta, delta as f64 / 8.0, reason, owner, mixed % 2 == 0);
+    let bytes = (mixed % 100_000) as u32 >> (mixed % 17);
+    read_page(table, bytes, delta, delta as f64 / 8.0, reason, owner, mixed % 2 == 0);
+    small(mixed % 2 == 0, delta as i16, bytes, delta as f32 / 8.0, reason, table);
+    tiny((mixed % 11) as u8, delta, (mixed % 5) as i8 - 2);
 }
 
 fn keys(group: &Group) -> Vec<String> {
@@ -82,11 +93,12 @@ impl Expected {
 /// What a recording says of a field by another one.
 fn recorded(
     contents: &common::Contents,
+    event: &str,
     field: &str,
     by: impl Fn(&[(String, String)]) -> Vec<String>,
 ) -> BTreeMap<Vec<String>, Expected> {
     let mut groups: BTreeMap<Vec<String>, Expected> = BTreeMap::new();
-    for (_, fields) in contents.payloads.iter().filter(|(name, _)| name.ends_with("read_page")) {
+    for (_, fields) in contents.payloads.iter().filter(|(name, _)| name.ends_with(event)) {
         let value = fields.iter().find(|(name, _)| name == field).map(|(_, value)| number(value)).expect("the field");
         groups.entry(by(fields)).or_default().add(value);
     }
@@ -104,7 +116,7 @@ fn field<'f>(fields: &'f [(String, String)], name: &str) -> &'f str {
 }
 
 const THREADS: u64 = 4;
-const EACH: u64 = 15_000;
+const EACH: u64 = 8_000;
 
 #[test]
 fn figures_are_those_of_a_recording() {
@@ -117,7 +129,13 @@ fn figures_are_those_of_a_recording() {
     let some = start("read_page.bytes by reason if delta > 0");
     let ratios = Aggregation::of("read_page.ratio").start().expect("an aggregation");
     let owners = Aggregation::of("read_page.owner").start().expect("an aggregation");
-    let session = Session::builder("all").enable("*read_page").memory(64 << 20).output(&path).start().expect("a session");
+    let small_bytes = start("small.bytes by table, dirty");
+    let small_deltas = start("small.delta by reason, table");
+    let small_some = start("small.bytes by reason if delta > 0");
+    let small_ratios = Aggregation::of("small.ratio by dirty").start().expect("an aggregation");
+    let tiny_deltas = start("tiny.delta by level, shard");
+    let levels = start("tiny.level");
+    let session = Session::builder("all").enable("aggregation:*").memory(256 << 20).output(&path).start().expect("a session");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || (0..EACH).for_each(|i| fire(thread * EACH + i)));
@@ -125,7 +143,7 @@ fn figures_are_those_of_a_recording() {
     });
     session.stop().expect("a trace");
     let contents = read(&path);
-    assert_eq!((contents.events(), contents.discarded), (THREADS * EACH, 0));
+    assert_eq!((contents.events(), contents.discarded), (3 * THREADS * EACH, 0));
 
     let found = |aggregates: &Aggregates| -> BTreeMap<Vec<String>, Expected> {
         assert_eq!(aggregates.lost.total(), 0);
@@ -141,7 +159,7 @@ fn figures_are_those_of_a_recording() {
             })
             .collect()
     };
-    let by_table = recorded(&contents, "bytes", |fields| vec![shown(field(fields, "table"))]);
+    let by_table = recorded(&contents, "read_page", "bytes", |fields| vec![shown(field(fields, "table"))]);
     assert_eq!(by_table.len(), TABLES.len());
     assert_eq!(short(found(&bytes.read())), by_table);
 
@@ -157,17 +175,44 @@ fn figures_are_those_of_a_recording() {
     let lower = |groups: BTreeMap<Vec<String>, Expected>| -> BTreeMap<Vec<String>, Expected> {
         groups.into_iter().map(|(keys, of)| (keys.iter().map(|k| k.to_lowercase()).collect(), of)).collect()
     };
-    assert_eq!(lower(found(&deltas.read())), recorded(&contents, "delta", |fields| vec![flag(fields), label(fields)]));
+    assert_eq!(
+        lower(found(&deltas.read())),
+        recorded(&contents, "read_page", "delta", |fields| vec![flag(fields), label(fields)])
+    );
 
+    let of =
+        |event: &'static str| contents.payloads.iter().filter(move |(name, _)| name.ends_with(event)).map(|(_, fields)| fields);
     let mut positive = BTreeMap::new();
-    for (_, fields) in contents.payloads.iter().filter(|(_, fields)| number(field(fields, "delta")) > 0) {
+    for fields in of("read_page").filter(|fields| number(field(fields, "delta")) > 0) {
         positive.entry(vec![label(fields)]).or_insert_with(Expected::default).add(number(field(fields, "bytes")));
     }
-    assert_eq!(lower(found(&some.read())), positive);
-    assert_eq!(some.read().filtered, THREADS * EACH - positive.values().map(|e| e.count).sum::<u64>());
+    for some in [some, small_some] {
+        assert_eq!(lower(found(&some.read())), positive);
+        assert_eq!(some.read().filtered, THREADS * EACH - positive.values().map(|e| e.count).sum::<u64>());
+    }
+
+    let table = |fields: &[(String, String)]| shown(field(fields, "table"));
+    let by_both = recorded(&contents, "small", "bytes", |fields| vec![table(fields), flag(fields)]);
+    assert_eq!(short(found(&small_bytes.read())), by_both);
+    let by_both = recorded(&contents, "small", "delta", |fields| vec![label(fields), table(fields)]);
+    assert_eq!(lower(short(found(&small_deltas.read()))), by_both);
+    let small_ratios = small_ratios.read().groups;
+    assert_eq!(small_ratios.iter().map(|g| g.figures.count).sum::<u64>(), THREADS * EACH);
+    let ratios_of = |dirty: &str| {
+        of("small").filter(|fields| flag(fields) == dirty).map(|fields| number(field(fields, "delta"))).sum::<i128>()
+    };
+    for group in &small_ratios {
+        assert_eq!(group.figures.sum, Some(Number::Float(ratios_of(&keys(group)[0]) as f64 / 8.0)), "{group}");
+    }
+    let by_both = recorded(&contents, "tiny", "delta", |fields| {
+        ["level", "shard"].into_iter().map(|name| number(field(fields, name)).to_string()).collect()
+    });
+    assert_eq!(by_both.len(), 55);
+    assert_eq!(found(&tiny_deltas.read()), by_both);
+    assert_eq!(found(&levels.read()), recorded(&contents, "tiny", "level", |_| vec![]));
 
     let ratio = &ratios.read().groups[0].figures;
-    let sum: i128 = contents.payloads.iter().map(|(_, fields)| number(field(fields, "delta"))).sum();
+    let sum: i128 = of("read_page").map(|fields| number(field(fields, "delta"))).sum();
     // Eighths of small numbers add up exactly, in any order.
     assert_eq!((ratio.count, ratio.sum), (THREADS * EACH, Some(Number::Float(sum as f64 / 8.0))));
     assert_eq!((ratio.min, ratio.max), (Some(Number::Float(-250.0)), Some(Number::Float(250.0))));
@@ -224,8 +269,11 @@ fn what_is_wrong_is_said() {
         ("read_page by", "a field is missing after `by`"),
         ("read_page.table", "is text, which has no sum"),
         ("read_page by table, table, table, table, table", "at most 4"),
-        ("!read_page", "has no `!`"),
-        ("read_page max 5/s", "has no `!`"),
+        ("!read_page", "an aggregation of what is left out"),
+        ("read_page; small", "is of one rule, and what is left out of it"),
+        ("read_page; !small for 5s", "is of one rule, and what is left out of it"),
+        ("aggregation:*; !nothing", "no probe is called `nothing`"),
+        ("read_page by table; !smal", "no probe is called `smal`"),
         ("read_page if bytes = 5", "bytes = 5"),
         ("nobody.bytes", "no probe is called `nobody`"),
     ] {
@@ -240,6 +288,85 @@ fn what_is_wrong_is_said() {
     // Where some events have the field, the others are told about.
     let some = Aggregation::of("aggregation:*.bytes").start().expect("an aggregation");
     assert!(some.warnings().iter().any(|w| w.contains("interrupted is not in the figures")), "{:?}", some.warnings());
+}
+
+#[test]
+fn some_are_left_out() {
+    let _alone = alone();
+    let some = Aggregation::of("aggregation:*.bytes by bytes; !small; !*page").start().expect("an aggregation");
+    let none = Aggregation::of("other;!aggregation:*").start().expect("an aggregation");
+    fire(1);
+    named("a", 5);
+    other(7);
+    let found: Vec<(String, u64)> = some.read().groups.iter().map(|g| (g.to_string(), g.figures.count)).collect();
+    let groups = [
+        "aggregation:named bytes=5: count 1, sum 5, min 5, avg 5, max 5",
+        "aggregation:other bytes=7: count 1, sum 7, min 7, avg 7, max 7",
+    ];
+    assert_eq!(found, groups.map(|group| (group.to_owned(), 1)));
+    assert!(none.read().groups.is_empty());
+    assert!(!some.warnings().iter().any(|w| w.contains("small")), "{:?}", some.warnings());
+}
+
+#[test]
+fn texts_of_any_length_are_keys() {
+    let _alone = alone();
+    let direct = Aggregation::of("small by table, bytes").start().expect("an aggregation");
+    let asked = Aggregation::of("named by name, bytes").start().expect("an aggregation");
+    // The longest does not fit into a record.
+    let texts: Vec<String> = [0, 1, 3, 4, 7, 8, 15, 16, 23, 24, 25, 31, 32, 33, 1000, 65_535, 65_536, 100_000]
+        .into_iter()
+        .flat_map(|len| ["x".repeat(len), "é".repeat(len / 2)])
+        .collect();
+    let different: std::collections::BTreeSet<&String> = texts.iter().collect();
+    for text in &different {
+        small(true, 0, 3, 0.0, Reason::Lru, text);
+        small(true, 0, 3, 0.0, Reason::Lru, text);
+        named(text, 3);
+        named(text, 3);
+    }
+    for found in [direct.read(), asked.read()] {
+        assert_eq!(found.lost.total(), 0);
+        assert!(found.groups.iter().all(|g| g.keys.as_ref().is_some_and(|keys| keys[1] == KeyValue::Integer(3))));
+        let whole = |g: &Group| match &g.keys.as_ref().expect("keys")[0] {
+            KeyValue::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        let short: std::collections::BTreeSet<String> = found.groups.iter().filter_map(whole).collect();
+        assert_eq!(short, texts.iter().filter(|text| text.len() <= 24).cloned().collect());
+        assert_eq!(found.groups.iter().map(|g| g.figures.count).sum::<u64>(), 2 * different.len() as u64);
+        // A record has at most 65,535 bytes of a text, and so has a key.
+        assert!(found.groups.len() >= different.len() - 4, "{} of {}", found.groups.len(), different.len());
+    }
+}
+
+#[test]
+fn a_limit_and_a_time_hold() {
+    let _alone = alone();
+    let limited = Aggregation::of("other.bytes max 10/s").start().expect("an aggregation");
+    let brief = Aggregation::of("other for 100ms").start().expect("an aggregation");
+    (0..1000).for_each(other);
+    let (found, seen) = (limited.read(), brief.read());
+    let count = |found: &Aggregates| found.groups.first().map_or(0, |g| g.figures.count);
+    assert_eq!(count(&found) + found.limited, 1000);
+    assert!((10..1000).contains(&count(&found)), "{found:?}");
+    drop(limited);
+    let mut fired = 1000;
+    // Its end is the end of the only one.
+    while other::enabled() {
+        other(1);
+        fired += 1;
+        std::thread::yield_now();
+    }
+    other(1);
+    assert!(count(&seen) <= count(&brief.read()) && count(&brief.read()) <= fired);
+    assert_eq!(count(&brief.read()), count(&brief.read()));
+    // The next second comes.
+    let limited = Aggregation::of("other.bytes max 10/s").start().expect("an aggregation");
+    while count(&limited.read()) <= 10 {
+        other(1);
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -29,12 +29,13 @@ macro_rules! events {
 struct Of {
     value: u64,
     key: u32,
+    shard: u32,
     table: &'static str,
 }
 
 #[inline(always)]
 fn of(i: u64, table: &'static str) -> Of {
-    Of { value: i, key: i as u32 & 15, table }
+    Of { value: i, key: i as u32 & 15, shard: i as u32 & 3, table }
 }
 
 events! {
@@ -42,8 +43,10 @@ events! {
     counted_by(value: u64, key: u32) count_by |event| Aggregation::of(&format!("*:{event} by key"));
     counted_by_text(value: u64, table: &str) count_by_text |event| Aggregation::of(&format!("*:{event} by table"));
     counted_by_both(key: u32, table: &str) count_by_both |event| Aggregation::of(&format!("*:{event} by key, table"));
+    counted_by_two(key: u32, shard: u32) count_by_two |event| Aggregation::of(&format!("*:{event} by key, shard"));
     summed(value: u64) values |event| Aggregation::of(&format!("*:{event}.value"));
     summed_by(value: u64, key: u32) values_by |event| Aggregation::of(&format!("*:{event}.value by key"));
+    summed_by_text(value: u64, table: &str) values_by_text |event| Aggregation::of(&format!("*:{event}.value by table"));
     quantized_by(value: u64, key: u32) quantize_by |event| Aggregation::of(&format!("*:{event}.value by key")).quantize();
 }
 

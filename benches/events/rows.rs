@@ -452,8 +452,10 @@ fn rows() -> Vec<Row> {
         row("aggregate/count/by_u32", 1, EVENTS, aggregates::count_by, 0),
         row("aggregate/count/by_text_16", 1, EVENTS, aggregates::count_by_text, 0),
         row("aggregate/count/by_both", 1, EVENTS, aggregates::count_by_both, 0),
+        row("aggregate/count/by_2_u32", 1, EVENTS, aggregates::count_by_two, 0),
         row("aggregate/values", 1, EVENTS, aggregates::values, 0),
         row("aggregate/values/by_u32", 1, EVENTS, aggregates::values_by, 0),
+        row("aggregate/values/by_text_16", 1, EVENTS, aggregates::values_by_text, 0),
         row("aggregate/quantize/by_u32", 1, EVENTS, aggregates::quantize_by, 0),
     ];
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -16,7 +16,8 @@ use crate::recording::Recording;
 use crate::rule::Rule;
 use crate::state;
 use arc_swap::ArcSwap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Instant;
 use trace_registry::closure::Attached;
 use trace_registry::condition::Conditional;
 use trace_registry::image::{Contents, Image};
@@ -77,6 +78,15 @@ pub(crate) fn recordings() -> Arc<Vec<Arc<Recording>>> {
 
 pub(crate) fn control() -> MutexGuard<'static, Control> {
     rcu::lock(CONTROL.get())
+}
+
+/// Ticks the aggregations, unless somebody has the control lock just now; for the consumer's thread, often.
+pub(crate) fn tick_aggregations(now: Instant) {
+    match CONTROL.get().try_lock() {
+        Ok(mut control) => control.tick_aggregations(now),
+        Err(TryLockError::Poisoned(control)) => control.into_inner().tick_aggregations(now),
+        Err(TryLockError::WouldBlock) => {}
+    }
 }
 
 impl Control {
@@ -170,7 +180,17 @@ impl Control {
 
     pub(crate) fn remove_aggregation(&mut self, aggregation: &Arc<aggregate::Inner>) {
         self.aggregations.retain(|kept| !Arc::ptr_eq(kept, aggregation));
-        self.publish(|p| aggregation.wants(p));
+        self.publish(|p| aggregation.takes(p));
+        // Lists that reach into it may still be read.
+        rcu::retire(Box::new(aggregation.clone()));
+    }
+
+    /// Opens the next second of their limits, and ends those whose time has come.
+    fn tick_aggregations(&mut self, now: Instant) {
+        let over: Vec<_> = self.aggregations.iter().filter(|a| a.tick(now)).cloned().collect();
+        if !over.is_empty() {
+            self.publish(|p| over.iter().any(|a| a.takes(p)));
+        }
     }
 
     /// Bytes that sessions map, and that aggregations may use.

@@ -96,7 +96,7 @@ impl Budget {
 /// How a rule looks at the events of one class.
 pub(crate) struct Made {
     bounds: Option<Bounds>,
-    condition: Option<Arc<dyn Condition>>,
+    pub(crate) condition: Option<Arc<dyn Condition>>,
 }
 
 /// Or what does not fit, with the byte where that part of the rule begins.

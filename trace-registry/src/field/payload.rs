@@ -380,11 +380,14 @@ impl Finished<'_> {
     /// Returns the payload as one text of bytes; not for the event path.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.total);
-        for piece in self.pieces().iter().filter(|p| p.len > 0) {
-            // SAFETY: PL-3: what the pieces name is borrowed as long as this is.
-            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(piece.start, piece.len) });
-        }
+        self.slices().for_each(|slice| bytes.extend_from_slice(slice));
         bytes
+    }
+
+    /// The bytes of the payload, as they lie: in order, none of these slices is empty.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        // SAFETY: PL-3: what the pieces name is borrowed as long as this is.
+        self.pieces().iter().filter(|p| p.len > 0).map(|p| unsafe { core::slice::from_raw_parts(p.start, p.len) })
     }
 
     /// Bytes of the payload, without context.

@@ -1,7 +1,8 @@
 //! What events are grouped by: up to four values in 32 bytes.
 //!
-//! Each value has a byte that says what it is, and bytes one behind the other. Where all of them take more than 32, a text longer
-//! than its share (32 divided by the number of values) becomes the beginning of the text, and a hash of all of it.
+//! Each value has a byte that says what it is. Numbers come first, a word each; then texts, one behind the other. Where all of them
+//! take more than 32, a text longer than its share (32 divided by the number of values) becomes the beginning of the text, and a
+//! hash of all of it.
 
 use super::table::{IS_KEY, KEY, Key};
 use std::fmt;
@@ -9,12 +10,12 @@ use trace_filter::{Key as Path, Value};
 
 /// Most values of a key.
 pub(super) const MOST: usize = 4;
-const HASH: usize = 8;
+const WORD: usize = 8;
 
 // What a value is. Below these: a text of so many bytes.
-const UNSIGNED: u8 = 64;
-const NEGATIVE: u8 = 65;
-const FLOAT: u8 = 66;
+pub(super) const UNSIGNED: u8 = 64;
+const NEGATIVE: u8 = UNSIGNED + 1;
+pub(super) const FLOAT: u8 = 66;
 const CHAR: u8 = 67;
 const MISSING: u8 = 68;
 /// And the length of the text's beginning.
@@ -51,6 +52,17 @@ impl fmt::Display for KeyValue {
     }
 }
 
+/// The first word of a key, without what its values are.
+#[inline(always)]
+pub(super) fn head(event: u16) -> u64 {
+    IS_KEY | u64::from(event)
+}
+
+/// Bits of the first word below those that say what a value is.
+pub(super) const fn shift(value: usize) -> u8 {
+    16 + 8 * value as u8
+}
+
 /// Makes the key of the values of one event; `event` is its number.
 ///
 /// # Signal safety
@@ -58,28 +70,62 @@ impl fmt::Display for KeyValue {
 /// Async-signal-safe and wait-free; in proportion to the length of texts.
 #[inline(never)]
 pub(super) fn encode(event: u16, values: &[Value<'_>]) -> Key {
-    let mut key = Key { head: IS_KEY | u64::from(event), bytes: [0; KEY / 8] };
-    encode_all(&mut key, values);
+    let mut key = Key { head: head(event), bytes: [0; KEY / 8] };
+    let room = if values.iter().map(size).sum::<usize>() <= KEY { KEY } else { KEY / values.len().max(1) };
+    let mut numbers = key.bytes.iter_mut();
+    let mut rest = 0;
+    for (i, value) in values.iter().take(MOST).enumerate() {
+        let (what, number) = match value {
+            Value::Integer(value) => (if *value < 0 { NEGATIVE } else { UNSIGNED }, *value as u64),
+            Value::Float(value) => (FLOAT, value.to_bits()),
+            Value::Char(value) => (CHAR, u64::from(u32::from(*value))),
+            Value::Missing => (MISSING, 0),
+            Value::Text(_) => continue,
+        };
+        key.head |= u64::from(what) << shift(i);
+        if what != MISSING {
+            rest += WORD;
+            numbers.next().into_iter().for_each(|word| *word = number);
+        }
+    }
+    for (i, value) in values.iter().take(MOST).enumerate() {
+        let Value::Text(text) = value else { continue };
+        let (what, begin, hash) = match text.get(..room - WORD) {
+            Some(begin) if text.len() > room => (HASHED | begin.len() as u8, begin, Some(Path::hash(*value))),
+            _ => (text.len() as u8, *text, None),
+        };
+        key.head |= u64::from(what) << shift(i);
+        put_text(&mut key.bytes, rest, begin);
+        rest += begin.len();
+        if let Some(hash) = hash {
+            put(&mut key.bytes, rest, hash);
+            rest += WORD;
+        }
+    }
     key
 }
 
 /// The same for one value. The commonest ones stay in registers: values that were written in parts are slow to copy as a whole.
 #[inline(always)]
 pub(super) fn encode_one(event: u16, value: Value<'_>) -> Key {
-    let head = IS_KEY | u64::from(event);
     match value {
         Value::Integer(value) => {
             let what = if value < 0 { NEGATIVE } else { UNSIGNED };
-            Key { head: head | (u64::from(what) << 16), bytes: [value as u64, 0, 0, 0] }
+            Key { head: head(event) | (u64::from(what) << shift(0)), bytes: [value as u64, 0, 0, 0] }
         }
         Value::Text(text) if text.len() <= 16 => {
-            let part = |from: usize| match text.get(from..from + 8) {
-                Some(eight) => eight.try_into().map_or(0, u64::from_le_bytes),
-                None => text.get(from..).map_or(0, little),
-            };
-            Key { head: head | ((text.len() as u64) << 16), bytes: [part(0), part(8), 0, 0] }
+            Key { head: head(event) | ((text.len() as u64) << shift(0)), bytes: [word(text, 0), word(text, 1), 0, 0] }
         }
         value => encode(event, &[value]),
+    }
+}
+
+/// The word of this number of a text, and zeroes behind its end.
+#[inline(always)]
+pub(super) fn word(text: &[u8], number: usize) -> u64 {
+    match text.get(WORD * number..WORD * (number + 1)) {
+        Some(eight) => eight.try_into().map_or(0, u64::from_le_bytes),
+        None => text.get(WORD * number..).map_or(0, little),
     }
 }
 
@@ -95,41 +141,10 @@ fn little(bytes: &[u8]) -> u64 {
     }
 }
 
-fn encode_all(key: &mut Key, values: &[Value<'_>]) {
-    let room = if values.iter().map(size).sum::<usize>() <= KEY { KEY } else { KEY / values.len().max(1) };
-    let mut at = 0;
-    for (i, value) in values.iter().take(MOST).enumerate() {
-        let (what, text, number): (u8, &[u8], u64) = match value {
-            Value::Text(text) if text.len() <= room => (text.len() as u8, text, 0),
-            Value::Text(text) => {
-                let begin = text.get(..room - HASH).unwrap_or_default();
-                (HASHED | begin.len() as u8, begin, Path::hash(*value))
-            }
-            Value::Integer(value) => (if *value < 0 { NEGATIVE } else { UNSIGNED }, &[], *value as u64),
-            Value::Float(value) => (FLOAT, &[], value.to_bits()),
-            Value::Char(value) => (CHAR, &[], u64::from(u32::from(*value))),
-            Value::Missing => (MISSING, &[], 0),
-        };
-        key.head |= u64::from(what) << (16 + 8 * i);
-        put_text(&mut key.bytes, at, text);
-        at += text.len();
-        if what >= UNSIGNED && what != MISSING {
-            put(&mut key.bytes, at, number);
-            at += HASH;
-        }
-    }
-}
-
 /// Puts a text at byte `at`, where there are zeroes. By words: bytes that are written one by one are slow to read as words.
 #[inline]
 fn put_text(words: &mut [u64; KEY / 8], at: usize, text: &[u8]) {
-    let whole = text.chunks_exact(8);
-    let rest = whole.remainder();
-    let end = at + text.len() - rest.len();
-    for (i, eight) in whole.enumerate() {
-        put(words, at + 8 * i, eight.try_into().map_or(0, u64::from_le_bytes));
-    }
-    put(words, end, little(rest));
+    (0..text.len().div_ceil(WORD)).for_each(|i| put(words, at + WORD * i, word(text, i)));
 }
 
 /// Puts a word at byte `at`, where there are zeroes. What would lie beyond the end is zero.
@@ -150,34 +165,41 @@ fn size(value: &Value<'_>) -> usize {
     match value {
         Value::Missing => 0,
         Value::Text(text) => text.len(),
-        _ => HASH,
+        _ => WORD,
     }
 }
 
 /// The event of a key, and its values: so many.
 pub(super) fn decode(key: &Key, count: usize) -> (u16, Vec<KeyValue>) {
+    let whats: Vec<u8> = (0..count).map(|i| (key.head >> shift(i)) as u8).collect();
     let bytes: Vec<u8> = key.bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let mut rest = &bytes[..];
-    let mut take = |len: usize| {
-        let (taken, left) = rest.split_at(len.min(rest.len()));
-        rest = left;
-        taken
-    };
-    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-    let value = |i: usize| match (key.head >> (16 + 8 * i)) as u8 {
-        UNSIGNED => KeyValue::Integer(number(take(HASH)).into()),
-        NEGATIVE => KeyValue::Integer((number(take(HASH)) as i64).into()),
-        FLOAT => KeyValue::Float(f64::from_bits(number(take(HASH)))),
-        CHAR => KeyValue::Text(char::from_u32(number(take(HASH)) as u32).unwrap_or(char::REPLACEMENT_CHARACTER).into()),
+    let (mut numbers, mut texts) =
+        bytes.split_at(WORD * whats.iter().filter(|what| (UNSIGNED..MISSING).contains(what)).count().min(KEY / WORD));
+    let value = |what| match what {
+        UNSIGNED => KeyValue::Integer(number(&mut numbers).into()),
+        NEGATIVE => KeyValue::Integer((number(&mut numbers) as i64).into()),
+        FLOAT => KeyValue::Float(f64::from_bits(number(&mut numbers))),
+        CHAR => KeyValue::Text(char::from_u32(number(&mut numbers) as u32).unwrap_or(char::REPLACEMENT_CHARACTER).into()),
         MISSING => KeyValue::Missing,
         what if what >= HASHED => {
             // The beginning may end within a character.
-            let begin = take(usize::from(what - HASHED)).utf8_chunks().map(|c| c.valid()).next().unwrap_or_default().to_owned();
-            KeyValue::Hashed(begin, number(take(HASH)))
+            let begin = take(&mut texts, what - HASHED).utf8_chunks().map(|c| c.valid()).next().unwrap_or_default().to_owned();
+            KeyValue::Hashed(begin, number(&mut texts))
         }
-        what => KeyValue::Text(String::from_utf8_lossy(take(usize::from(what))).into_owned()),
+        what => KeyValue::Text(String::from_utf8_lossy(take(&mut texts, what)).into_owned()),
     };
-    (key.head as u16, (0..count).map(value).collect())
+    (key.head as u16, whats.into_iter().map(value).collect())
+}
+
+/// Takes so many of the bytes, as far as there are any.
+fn take<'b>(bytes: &mut &'b [u8], len: u8) -> &'b [u8] {
+    let (taken, left) = bytes.split_at(bytes.len().min(len.into()));
+    *bytes = left;
+    taken
+}
+
+fn number(bytes: &mut &[u8]) -> u64 {
+    take(bytes, WORD as u8).try_into().map_or(0, u64::from_le_bytes)
 }
 
 #[cfg(test)]

@@ -1,19 +1,23 @@
 //! What an aggregation does with the events of one class, on the event path.
+#![expect(unsafe_code, reason = "a target reaches what its events are added to by address")]
 
+use super::direct::{Direct, Parts};
 use super::key::{self, MOST};
 use super::spec::Spec;
-use super::table::{Figures, Table};
+use super::table::{Figures, Key, Table};
 use super::{KeyValue, Number};
 use crate::condition::{Source, scope};
 use crate::provider::{ContextValue, Room};
 use crate::rule::Placed;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use trace_filter::{Error, Input, Key as Path, Scope, Value};
 use trace_registry::EventClass;
 use trace_registry::condition::{Condition, Values};
-use trace_registry::field::{FieldClass, FieldDescriptor, Label, Step, VariantOption};
+use trace_registry::field::{FieldClass, FieldDescriptor, Finished, Label, Piece, Step, VariantOption};
 use trace_registry::per_cpu::PerCpu;
-use trace_registry::probe::Loss;
+use trace_registry::probe::{Functions, Loss, Target};
 use trace_registry::sync::{AtomicU64, Ordering};
 
 /// Pair of [`PerCpu`] that counts events without a value.
@@ -28,14 +32,6 @@ pub(super) struct State {
     pub(super) panicked: AtomicU64,
 }
 
-impl State {
-    pub(super) fn lose(&self, loss: Loss) {
-        let count = if loss == Loss::Nested { &self.nested } else { &self.panicked };
-        // Relaxed: a count.
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// What 64 bits of a figure are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -47,7 +43,7 @@ pub(super) enum Kind {
 impl Kind {
     /// The bits of a value; `None`: it has no number, or no finite one.
     #[inline]
-    fn bits(self, value: Value<'_>) -> Option<u64> {
+    pub(super) fn bits(self, value: Value<'_>) -> Option<u64> {
         match (self, value) {
             (Kind::Unsigned | Kind::Signed, Value::Integer(value)) => Some(value as u64),
             (Kind::Float, Value::Float(value)) if value.is_finite() => Some(value.to_bits()),
@@ -278,36 +274,66 @@ fn without_option(mut class: &'static FieldClass) -> &'static FieldClass {
     class
 }
 
-/// The condition of an aggregation's target: it takes what it wants of an event, and then rejects it, so that nothing is encoded.
+/// What is done with the events of one class.
+///
+/// Where they travel in words, they come to the target that [`target`](Measure::target) makes. Where they do not, this is the
+/// condition of that target: it takes what it wants of an event, and then rejects it, so that nothing is encoded.
 pub(super) struct Measure {
     pub(super) state: Arc<State>,
+    pub(super) counts: Arc<PerCpu>,
     /// The rule's own condition.
     pub(super) inner: Option<Arc<dyn Condition>>,
     /// Number of the event, which is that of its group or of its others.
     pub(super) event: u16,
     pub(super) plan: Plan,
     pub(super) buckets: Buckets,
+    pub(super) direct: Option<Direct>,
 }
 
 impl Condition for Measure {
     fn accepts(&self, event: &dyn Values, counts: &PerCpu) -> bool {
         if self.inner.as_ref().is_none_or(|inner| inner.accepts(event, counts)) {
-            self.add(event, counts);
+            let room = Room::default();
+            let value = self.plan.value.as_ref().map(|(source, kind)| (*kind, kind.bits(source.value(event, &room))));
+            self.add(value, || self.key(event));
         }
         false
     }
 }
 
 impl Measure {
+    /// The target of its events.
+    ///
+    /// # Safety
+    ///
+    /// `self` stays where it is until a grace period after the last list with the target was replaced.
+    pub(super) unsafe fn target(&self, redact: bool) -> Target {
+        let functions = Functions { words: Some(words), tail: Some(tail), pieces, lose };
+        let channel = std::ptr::from_ref(self).cast();
+        // SAFETY: the functions may be called from any thread and signal handler, and reach nothing but `channel`.
+        unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], channel, u32::MAX, 0, redact) }
+    }
+
+    /// Adds an event that comes in words.
     #[inline(always)]
-    fn add(&self, event: &dyn Values, counts: &PerCpu) {
-        let table = &self.state.table;
-        let is_added = match &self.plan.value {
-            None => table.count(self.group(event)),
-            Some((source, kind)) => {
-                let Some(value) = kind.bits(source.value(event, &Room::default())) else { return counts.count::<VALUELESS>() };
-                table.add(self.group(event), self.buckets.of(*kind, value), |before| kind.fold(before, value))
-            }
+    fn add_parts(&self, parts: &Parts<'_>) {
+        // Without it nothing gets past the condition.
+        let Some(direct) = &self.direct else { return };
+        let value = self.plan.value.as_ref().map(|(_, kind)| (*kind, direct.value(*kind, parts)));
+        self.add(value, || direct.key(parts));
+    }
+
+    /// Adds an event; with a value, if any is wanted, as its kind has it in 64 bits.
+    #[inline(always)]
+    fn add(&self, value: Option<(Kind, Option<u64>)>, key: impl Fn() -> Key) {
+        if let Some((_, None)) = value {
+            return self.counts.count::<VALUELESS>();
+        }
+        let (table, others) = (&self.state.table, u32::from(self.event));
+        let group = if self.plan.keys.is_empty() { others } else { table.group(key()).unwrap_or(others) };
+        let is_added = match value {
+            Some((kind, Some(value))) => table.add(group, self.buckets.of(kind, value), |before| kind.fold(before, value)),
+            _ => table.count(group),
         };
         if !is_added {
             // Relaxed: a count.
@@ -316,17 +342,70 @@ impl Measure {
     }
 
     #[inline(always)]
-    fn group(&self, event: &dyn Values) -> u32 {
-        let others = u32::from(self.event);
-        let key = match &*self.plan.keys {
-            [] => return others,
-            [only] => key::encode_one(self.event, only.value(event, &Room::default())),
+    fn key(&self, event: &dyn Values) -> Key {
+        let room = Room::default();
+        match &*self.plan.keys {
+            [only] => key::encode_one(self.event, only.value(event, &room)),
             several => {
-                let (room, mut values) = (Room::default(), [Value::Missing; MOST]);
+                let mut values = [Value::Missing; MOST];
                 values.iter_mut().zip(several).for_each(|(value, source)| *value = source.value(event, &room));
                 key::encode(self.event, values.get(..several.len()).unwrap_or_default())
             }
-        };
-        self.state.table.group(&key).unwrap_or(others)
+        }
     }
+}
+
+/// # Safety
+///
+/// [`Measure::target`] made `target`, which is in a list that the caller reads; so below.
+unsafe fn measure<'t>(target: *const Target) -> &'t Measure {
+    // SAFETY: the caller has the target; the duty of `Measure::target`.
+    unsafe { &*(*target).channel().cast() }
+}
+
+/// # Safety
+///
+/// As for [`measure`].
+unsafe extern "C" fn words(target: *const Target, a: u64, b: u64, c: u64) -> u8 {
+    // SAFETY: the caller's duty.
+    unsafe { measure(target) }.add_parts(&Parts::new([a, b, c], &[]));
+    0
+}
+
+/// # Safety
+///
+/// As for [`measure`]; `start` and `len` are bytes that may be read.
+unsafe extern "C" fn tail(target: *const Target, a: u64, b: u64, c: u64, start: *const u8, len: usize) -> u8 {
+    // SAFETY: the caller's duty; where there are none, `start` is that of an empty slice.
+    let (measure, text) = unsafe { (measure(target), std::slice::from_raw_parts(start, len)) };
+    measure.add_parts(&Parts::new([a, b, c], text));
+    0
+}
+
+/// # Safety
+///
+/// As for [`measure`]; the rest is a [`Finished`], taken apart.
+unsafe extern "C" fn pieces(target: *const Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
+    // SAFETY: the caller's duty.
+    let (measure, finished) = unsafe { (measure(target), Finished::from_raw(pieces, count, total)) };
+    if let Some(direct) = &measure.direct {
+        measure.add_parts(&direct.gather(&finished));
+    }
+    0
+}
+
+/// # Safety
+///
+/// As for [`measure`].
+unsafe fn lose(target: &Target, loss: Loss) {
+    // SAFETY: the caller's duty.
+    let state = unsafe { &measure(target).state };
+    let count = match loss {
+        // What was cut is in the figures, by its beginning.
+        Loss::Cut => return,
+        Loss::Nested => &state.nested,
+        Loss::Panicked | Loss::TooLarge => &state.panicked,
+    };
+    // Relaxed: a count.
+    count.fetch_add(1, Ordering::Relaxed);
 }

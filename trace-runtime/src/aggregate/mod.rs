@@ -7,14 +7,16 @@
 //! | --- | --- |
 //! | `spec` | what it is about: parsed and looked up |
 //! | `measure` | the event path: value, key, bucket |
+//! | `direct` | the same, where an event travels in words |
 //! | `key` | what events are grouped by, in 32 bytes |
 //! | `table` | the figures, and the protocol by which they are changed and read |
 //!
 //! # Invariants
 //!
-//! - AG-1: What a list of an aggregation reaches lives as long as the list: its condition holds it.
-#![expect(unsafe_code, reason = "a target reaches what counts its losses by address")]
+//! - AG-1: What a list of an aggregation reaches is its [`Inner`]'s, which is retired behind the last such list.
+#![expect(unsafe_code, reason = "a target reaches what its events are added to by address")]
 
+mod direct;
 mod key;
 mod measure;
 mod spec;
@@ -29,20 +31,18 @@ use crate::error::{Error, Kind as Problem, Result};
 use crate::follow;
 use crate::process;
 use crate::rcu::{self, lock};
-use measure::{Buckets, Kind, Measure, Plan, Shown, State, VALUELESS};
+use direct::Direct;
+use measure::{Buckets, Measure, Plan, State, VALUELESS};
 use spec::Spec;
 use std::collections::HashMap;
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use table::{Shape, Table};
 use trace_registry::EventClass;
-use trace_registry::condition::{Conditional, FILTERED, LIMITED};
-use trace_registry::field::Piece;
-use trace_registry::probe::{Functions, Loss, Target};
-use trace_registry::sync::{AtomicU64, Ordering};
+use trace_registry::condition::{Condition, Conditional, FILTERED, LIMITED};
+use trace_registry::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Keys that are told apart, where nothing else is said.
 const KEYS: u32 = 1000;
@@ -57,7 +57,7 @@ const STEPS: u64 = 1000;
 /// one or more fields. Nothing is recorded. Dropping it ends it.
 ///
 /// What it is about is a rule with a field and keys: `EVENT[.FIELD] [by FIELD, …] [if EXPRESSION]`. Events are told apart by their
-/// name, and then by their keys.
+/// name, and then by their keys. What is left out of it comes behind: `storage:* by table; !storage:noise`.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), trace_runtime::Error> {
@@ -95,7 +95,8 @@ enum Histogram {
 
 impl Aggregation {
     /// Describes an aggregation of events: `EVENT`, or of the values of a field: `EVENT.FIELD`. Then, as wanted, `by FIELD, …` (at
-    /// most four), and what a rule may say: `level L`, `1 in N`, `if EXPRESSION`.
+    /// most four), and what a rule may say: `level L`, `1 in N`, `max N/s`, `for DURATION`, `if EXPRESSION`. Where its time is over,
+    /// the figures stay.
     pub fn of(what: &str) -> AggregationBuilder {
         AggregationBuilder { what: what.to_owned(), histogram: Histogram::None, keys: None, sensitive: false }
     }
@@ -180,7 +181,8 @@ impl AggregationBuilder {
         let count = || AtomicU64::new(0);
         let state = Arc::new(State { table, busy: count(), nested: count(), panicked: count() });
         let (events, warnings) = (Mutex::default(), Mutex::new(warnings));
-        let inner = Arc::new(Inner { spec, redact, buckets, shape, memory, state, events, warnings });
+        let is_over = AtomicBool::new(false);
+        let inner = Arc::new(Inner { spec, redact, buckets, shape, memory, state, is_over, events, warnings });
         control.add_aggregation(inner.clone());
         drop(control);
         Ok(Aggregation { inner })
@@ -207,7 +209,7 @@ impl AggregationBuilder {
 /// Checks that the fields of `spec` fit events that it matches. Returns how many it matches.
 fn check(spec: &Spec, text: &str, redact: bool, warnings: &mut Vec<String>) -> Result<usize> {
     let (mut taken, mut misfits, mut first) = (0, Vec::new(), None);
-    for named in probes().filter(|p| spec.rule.matches(p.probe, &p.name)) {
+    for named in probes().filter(|p| spec.matches(p)) {
         let Some(class) = named.probe.class else { continue };
         match Plan::new(spec, class, redact) {
             Ok(_) => taken += 1,
@@ -234,6 +236,8 @@ pub(crate) struct Inner {
     shape: Shape,
     pub(crate) memory: u64,
     state: Arc<State>,
+    /// Whether the time of its rule has come.
+    is_over: AtomicBool,
     /// By number.
     events: Mutex<Vec<Numbered>>,
     warnings: Mutex<Vec<String>>,
@@ -243,14 +247,26 @@ pub(crate) struct Inner {
 struct Numbered {
     name: String,
     class: &'static EventClass,
-    kind: Option<Kind>,
-    shown: Box<[Shown]>,
+    measure: Arc<Measure>,
 }
 
 impl Inner {
-    /// Whether it takes the events of a probe.
+    /// Whether it takes the events of a probe, until its time is over.
+    pub(crate) fn takes(&self, named: &NamedProbe) -> bool {
+        named.probe.class.is_some() && self.spec.matches(named)
+    }
+
+    /// The same, now.
     pub(crate) fn wants(&self, named: &NamedProbe) -> bool {
-        named.probe.class.is_some() && self.spec.rule.matches(named.probe, &named.name)
+        // Relaxed: changed under the control lock, which whoever makes lists has.
+        !self.is_over.load(Ordering::Relaxed) && self.takes(named)
+    }
+
+    /// Opens the next second of its limit. Returns whether its time is over since the last call.
+    pub(crate) fn tick(&self, now: Instant) -> bool {
+        let Some(progress) = &self.spec.rule.progress else { return false };
+        progress.refill(now);
+        self.spec.rule.is_over(now) && !self.is_over.swap(true, Ordering::Relaxed)
     }
 
     /// Makes the target for the events of a probe; `None`: they do not fit, which was told.
@@ -260,31 +276,36 @@ impl Inner {
         let progress = rule.progress.as_ref()?;
         let made = progress.made(rule, class, self.redact).ok()?;
         let plan = Plan::new(&self.spec, class, self.redact).ok()?;
-        let event = self.number(named, class, &plan)?;
-        let functions = Functions { words: Some(words), tail: None, pieces, lose };
-        // SAFETY: the functions may be called from any thread and signal handler; AG-1.
-        let target =
-            unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], Arc::as_ptr(&self.state).cast(), 0, 0, self.redact) };
-        let conditional = progress.conditional(&made, target);
-        let inner = conditional.condition.clone();
-        let measure = Measure { state: self.state.clone(), inner, event, plan, buckets: self.buckets };
-        Some(Conditional { condition: Some(Arc::new(measure)), ..conditional })
+        let measure = self.numbered(named, class, |event| {
+            let direct = Direct::new(&plan, event, class, named.probe.least);
+            let (state, counts, inner) = (self.state.clone(), progress.counts.clone(), made.condition.clone());
+            Measure { state, counts, inner, event, plan, buckets: self.buckets, direct }
+        })?;
+        // SAFETY: AG-1.
+        let conditional = progress.conditional(&made, unsafe { measure.target(self.redact) });
+        let condition = if measure.direct.is_some() { conditional.condition } else { Some(measure as Arc<dyn Condition>) };
+        Some(Conditional { condition, ..conditional })
     }
 
-    /// The number of an event, which stays its own.
-    fn number(&self, named: &NamedProbe, class: &'static EventClass, plan: &Plan) -> Option<u16> {
+    /// What is done with an event: the same each time, as is its number. It is made for the first one.
+    fn numbered(
+        &self,
+        named: &NamedProbe,
+        class: &'static EventClass,
+        make: impl FnOnce(u16) -> Measure,
+    ) -> Option<Arc<Measure>> {
         let mut events = lock(&self.events);
-        let known = events.iter().position(|e| e.name == named.name && std::ptr::eq(e.class, class));
-        let number = known.unwrap_or(events.len());
-        if number >= self.shape.events as usize {
+        if let Some(known) = events.iter().find(|e| e.name == named.name && std::ptr::eq(e.class, class)) {
+            return Some(known.measure.clone());
+        }
+        let number = events.len();
+        let Some(event) = u16::try_from(number).ok().filter(|_| number < self.shape.events as usize) else {
             lock(&self.warnings).push(format!("{} is not in the figures: there are {number} events already", named.name));
             return None;
-        }
-        if known.is_none() {
-            let kind = plan.value.as_ref().map(|(_, kind)| *kind);
-            events.push(Numbered { name: named.name.clone(), class, kind, shown: plan.shown.clone() });
-        }
-        u16::try_from(number).ok()
+        };
+        let measure = Arc::new(make(event));
+        events.push(Numbered { name: named.name.clone(), class, measure: measure.clone() });
+        Some(measure)
     }
 
     pub(crate) fn read(&self) -> Aggregates {
@@ -300,7 +321,7 @@ impl Inner {
             });
             table.read(number, |bucket, count, [sum, min, max]| {
                 let mut figures = Figures { count, ..Figures::default() };
-                if let Some(kind) = event.kind {
+                if let Some((_, kind)) = &event.measure.plan.value {
                     figures = Figures { count, sum: kind.sum(sum), min: Some(kind.number(min)), max: Some(kind.number(max)) };
                 }
                 groups[at].add(self.buckets, bucket, &figures);
@@ -312,7 +333,7 @@ impl Inner {
         for (key, number) in table.keys() {
             let (event, values) = key::decode(&key, self.spec.by.len());
             let Some(event) = events.get(usize::from(event)) else { continue };
-            let values = values.into_iter().zip(&event.shown).map(|(value, shown)| shown.name(value)).collect();
+            let values = values.into_iter().zip(&event.measure.plan.shown).map(|(value, shown)| shown.name(value)).collect();
             add((key.head, key.bytes), event, Some(values), number);
         }
         groups.retain(|group| group.figures.count > 0);
@@ -348,30 +369,6 @@ impl Drop for Aggregation {
             attach::control().remove_aggregation(&self.inner);
         }
     }
-}
-
-/// Takes nothing: the condition in front of it let nothing through.
-///
-/// # Safety
-///
-/// None here.
-unsafe extern "C" fn words(_: *const Target, _: u64, _: u64, _: u64) -> u8 {
-    0
-}
-
-/// # Safety
-///
-/// As for [`words`].
-unsafe extern "C" fn pieces(_: *const Target, _: NonNull<Piece>, _: usize, _: usize) -> u8 {
-    0
-}
-
-/// # Safety
-///
-/// `target` was made by [`Inner::conditional`] and is in a list that the caller reads.
-unsafe fn lose(target: &Target, loss: Loss) {
-    // SAFETY: AG-1.
-    unsafe { &*target.channel().cast::<State>() }.lose(loss);
 }
 
 /// A number of a field's class.

@@ -1,18 +1,18 @@
 //! What an aggregation is about.
 //!
 //! ```text
-//! what = GLOB [ "." FIELD ] [ "by" FIELD { "," FIELD } ] { clause } [ "if" EXPRESSION ]
+//! what = GLOB [ "." FIELD ] [ "by" FIELD { "," FIELD } ] { clause } [ "if" EXPRESSION ] { ";" "!" GLOB [ "level" LEVEL ] }
 //! ```
 //!
-//! Glob, clauses and expression are those of a rule; of the clauses, `max N/s` and `for` belong to recordings. Where the first word
-//! has several dots, the first that parts it into a name of probes and a field counts.
+//! Globs, clauses and expression are those of rules. Where the first word has several dots, the first that parts it into a name of
+//! probes and a field counts.
 
 use super::key::MOST;
-use crate::attach::{self, probes};
+use crate::attach::{self, NamedProbe, probes};
 use crate::condition::{self, Progress};
 use crate::error::{Error, Result};
 use crate::process;
-use crate::rule::{Limit, Placed, Rule};
+use crate::rule::{Placed, Rule};
 use std::ops::Range;
 use std::sync::Arc;
 use trace_filter::Key as Path;
@@ -23,6 +23,8 @@ pub(super) struct Spec {
     /// As it was written.
     pub(super) text: String,
     pub(super) rule: Rule,
+    /// What is left out of it.
+    excluded: Vec<Rule>,
     pub(super) field: Option<Placed<Path>>,
     pub(super) by: Vec<Placed<Path>>,
 }
@@ -33,7 +35,7 @@ impl Spec {
     /// Parses `text`, and looks up what it stands for.
     pub(super) fn parse(text: &str, redact: bool, warnings: &mut Vec<String>) -> Result<Spec> {
         let begin = text.len() - text.trim_start().len();
-        let end = text[begin..].find(char::is_whitespace).map_or(text.len(), |len| begin + len);
+        let end = text[begin..].find(|c: char| c.is_whitespace() || c == ';').map_or(text.len(), |len| begin + len);
         if begin == end {
             return Err(Error::rule(text, begin..end, "expected an event", EXAMPLE));
         }
@@ -43,18 +45,29 @@ impl Spec {
         let blank = |range: Range<usize>| " ".repeat(range.len());
         let rule_text = format!("{}{}{}{}", blank(0..begin), &text[name.clone()], blank(name.end..rest), &text[rest..]);
         let mut rules = Rule::parse_all(&rule_text, false).map_err(|e| e.shifted(text, 0))?;
-        let (Some(mut rule), true) = (rules.pop(), rules.is_empty()) else {
-            return Err(Error::rule(text, 0..text.len(), "an aggregation is of one rule", EXAMPLE));
-        };
-        if rule.excludes || rule.lifetime.is_some() || matches!(rule.limit, Some(Limit::PerSecond(_))) {
-            let remedy = "what it takes is said by GLOB, `level L`, `1 in N` and `if EXPRESSION`; it ends when it is dropped";
-            return Err(Error::rule(text, begin..text.len(), "an aggregation has no `!`, `max N/s` or `for`", remedy));
+        let mut rule = rules.remove(0);
+        if rule.excludes {
+            let remedy = "begin with what it takes; what is left out of that comes behind: `storage:*; !storage:noise`";
+            return Err(Error::rule(text, begin..end, "an aggregation of what is left out", remedy));
+        }
+        if rules.iter().any(|r| !r.excludes || r.lifetime.is_some()) {
+            let remedy = "take both by a pattern, or start another one; what is left out is `!GLOB` or `!GLOB level L`";
+            return Err(Error::rule(text, 0..text.len(), "an aggregation is of one rule, and what is left out of it", remedy));
         }
         rule.text = text.trim().to_owned();
-        attach::resolve(&mut rule, warnings).map_err(|e| e.shifted(text, 0))?;
+        for rule in std::iter::once(&mut rule).chain(&mut rules) {
+            attach::resolve(rule, warnings).map_err(|e| e.shifted(text, 0))?;
+        }
         rule.progress = Some(Arc::new(Progress::new(&rule, process::current()?.cpu_limit)));
-        condition::check(&rule, text, probes().filter(|p| rule.matches(p.probe, &p.name)), redact, warnings)?;
-        Ok(Spec { text: text.trim().to_owned(), rule, field, by })
+        let spec = Spec { text: text.trim().to_owned(), rule, excluded: rules, field, by };
+        condition::check(&spec.rule, text, probes().filter(|p| spec.matches(p)), redact, warnings)?;
+        Ok(spec)
+    }
+
+    /// Whether it takes the events of a probe.
+    pub(super) fn matches(&self, named: &NamedProbe) -> bool {
+        let takes = |rule: &Rule| rule.matches(named.probe, &named.name);
+        takes(&self.rule) && !self.excluded.iter().any(takes)
     }
 }
 
@@ -89,7 +102,7 @@ fn keys(text: &str, at: usize) -> Result<(Vec<Placed<Path>>, usize)> {
         let mut quoted = false;
         let ends = |c: char| {
             quoted ^= c == '`';
-            !quoted && (c.is_whitespace() || c == ',')
+            !quoted && (c.is_whitespace() || c == ',' || c == ';')
         };
         let end = text[begin..].find(ends).map_or(text.len(), |len| begin + len);
         if begin == end {

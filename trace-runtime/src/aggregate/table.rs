@@ -74,7 +74,7 @@ pub(super) struct Key {
 impl Key {
     /// Evenly spread. The products do not wait for each other.
     #[inline]
-    fn hash(&self) -> u64 {
+    fn hash(self) -> u64 {
         let [a, b, c, d] = self.bytes;
         let sum = (self.head ^ 0x9e37_79b9_7f4a_7c15)
             .wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -162,8 +162,8 @@ impl Table {
     /// # Signal safety
     ///
     /// Async-signal-safe and wait-free: looks at [`PROBES`] lines at most.
-    #[inline]
-    pub(super) fn group(&self, key: &Key) -> Option<u32> {
+    #[inline(always)]
+    pub(super) fn group(&self, key: Key) -> Option<u32> {
         let mut at = key.hash();
         for _ in 0..PROBES {
             let line = self.line(at & self.mask)?;
@@ -198,7 +198,8 @@ impl Table {
 
     /// Makes an empty line that of a key. `None`: it is not empty any more.
     #[cold]
-    fn claim(&self, line: &Line, key: &Key) -> Option<u64> {
+    #[inline(never)]
+    fn claim(&self, line: &Line, key: Key) -> Option<u64> {
         let most = u64::from(self.shape.keys);
         // Relaxed: it decides who gets a line, and orders nothing.
         if self.used.load(Ordering::Relaxed) >= most {
@@ -375,7 +376,7 @@ mod tests {
                 let mut known = HashSet::new();
                 for (which, bucket, value) in &events {
                     let key = key(*which);
-                    let group = table.group(&key);
+                    let group = table.group(key);
                     if group.is_some() {
                         known.insert(key);
                     }
@@ -406,10 +407,10 @@ mod tests {
         for table in tables(Shape { events: 1, keys: 8, buckets: 1, cpus: 0 }) {
             let line = table.line(key(7).hash() & table.mask).expect("a line");
             line[0].store(CLAIMED, Ordering::Relaxed);
-            let group = table.group(&key(7)).expect("the next line");
+            let group = table.group(key(7)).expect("the next line");
             // The same once more, after whoever claimed it is done: two groups of one key.
             line[0].store(EMPTY, Ordering::Relaxed);
-            let second = table.group(&key(7)).expect("the first line");
+            let second = table.group(key(7)).expect("the first line");
             assert_ne!(group, second);
             assert_eq!(table.keys().iter().filter(|(found, _)| *found == key(7)).count(), 2);
         }
