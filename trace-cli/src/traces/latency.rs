@@ -17,7 +17,7 @@ use super::summary::Summary;
 use super::time::{self, span};
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
 use crate::live::text::table;
 
 /// Events that wait for their partner; beyond that, new ones are not paired.
@@ -190,8 +190,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         Ok(ControlFlow::Continue(()))
     })?;
     show(arguments, common, &opened.zone, &found, open as u64, &names)?;
-    complain(format_args!("{summary}"));
-    Ok(summary.outcome())
+    Ok(opened.close(&summary))
 }
 
 impl Found {

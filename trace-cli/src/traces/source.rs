@@ -21,7 +21,8 @@ use super::filter::Filter;
 use super::names::THREAD_NAME;
 use super::summary::Summary;
 use super::{open, time};
-use crate::failure::Failure;
+use crate::Outcome;
+use crate::failure::{Failure, complain};
 
 /// Events between two looks at the clock of the progress bar.
 const STEP: u64 = 1 << 16;
@@ -183,6 +184,27 @@ impl Opened {
     /// The classes that a name stands for: a glob, a whole name, or the end of one.
     pub(super) fn named(&self, pattern: &str) -> Result<Classes<'_>, Failure> {
         find_classes(&self.traces, pattern)
+    }
+
+    /// Tells how much was read, and what to do where nothing of it was wanted.
+    pub(super) fn close(&self, summary: &Summary) -> Outcome {
+        let first = self.first.filter(|_| summary.shown == 0 && !summary.stopped);
+        match first.map(|first| time::show(first, &self.zone)) {
+            Some(first) if summary.events == 0 => {
+                complain(format_args!(
+                    "no event lies between these times: the first one is of {first}; +1s means a second after it"
+                ));
+            }
+            Some(_) if self.plans.values().any(|plan| matches!(plan, Plan::Some(_))) => {
+                complain(format_args!(
+                    "--if holds for no event: without it, `ringtrace hist EVENT.FIELD` shows which values there are"
+                ));
+            }
+            Some(_) => complain(format_args!("no such event was recorded: `ringtrace stats` shows which were")),
+            None => {}
+        }
+        complain(format_args!("{summary}"));
+        summary.outcome()
     }
 
     /// Decides event by event.

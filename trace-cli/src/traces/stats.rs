@@ -10,7 +10,7 @@ use super::summary::Summary;
 use super::time;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
 use crate::live::text::{Bytes, Rate, table};
 
 /// Counts events: of each class, thread and CPU, with rates, bytes, and what was lost.
@@ -81,8 +81,7 @@ pub(crate) fn stats(arguments: &Stats, common: &Common) -> Result<Outcome, Failu
         section("cpu", counts.cpus.iter().map(|(cpu, count)| (cpu.to_string(), count)), duration, &mut out)?;
     }
     out.flush()?;
-    complain(format_args!("{summary}"));
-    Ok(summary.outcome())
+    Ok(opened.close(&summary))
 }
 
 fn overview(opened: &Opened, counts: &Counts, summary: &Summary, out: &mut impl io::Write) -> io::Result<()> {
@@ -150,6 +149,5 @@ pub(crate) fn top(arguments: &Top, common: &Common) -> Result<Outcome, Failure> 
         }
     }
     out.flush()?;
-    complain(format_args!("{summary}"));
-    Ok(summary.outcome())
+    Ok(opened.close(&summary))
 }

@@ -1,10 +1,13 @@
 //! What is told at the end of a reading: how much was read, and what is missing.
 
 use std::fmt;
+use std::io::{self, Write as _};
+use std::path::Path;
 
 use trace_ctf::reader::{Event, Loss, LossKind};
 
 use crate::Outcome;
+use crate::common::Common;
 use crate::failure::{complain, remedy};
 
 /// The event with which the tracer tells what it left out.
@@ -63,6 +66,16 @@ impl Summary {
         self.uncounted |= other.uncounted;
         self.damaged += other.damaged;
         self.stopped |= other.stopped;
+    }
+
+    /// Tells tools that read JSON what was written.
+    pub(super) fn written(&self, output: &Path, common: &Common) -> io::Result<()> {
+        if common.json {
+            let line =
+                serde_json::json!({ "output": output, "events": self.shown, "of": self.events, "losses": self.losses_json() });
+            writeln!(io::stdout().lock(), "{line}")?;
+        }
+        Ok(())
     }
 
     pub(super) fn outcome(&self) -> Outcome {

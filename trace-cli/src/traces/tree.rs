@@ -16,7 +16,7 @@ use super::summary::Summary;
 use super::time::{self, span};
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
 
 /// Lines that wait for the end of what they belong to.
 const WAITING: usize = 100_000;
@@ -210,8 +210,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     )?;
     printer.rest(&mut trees)?;
     printer.out.flush()?;
-    complain(format_args!("{summary}"));
-    Ok(summary.outcome())
+    Ok(opened.close(&summary))
 }
 
 /// The payload as `name=value`, values as in JSON.

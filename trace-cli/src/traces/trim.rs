@@ -14,7 +14,7 @@ use super::source::{Opened, Wanted};
 use super::summary::Summary;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
 
 /// Writes the wanted events into a new trace: of some time, of some names, for which an expression holds.
 ///
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     to: Option<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome, Failure> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
     let traces = open::traces(Some(&arguments.directory))?;
     let opened = Opened::new(traces, &arguments.wanted, arguments.to.as_deref(), &mut summary)?;
@@ -68,8 +68,8 @@ pub(crate) fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome, Fa
             trimmed.stream(&opened, trace, stream, &arguments.thread, &mut summary)?;
         }
     }
-    complain(format_args!("{summary}"));
-    Ok(summary.outcome())
+    summary.written(&arguments.output, common)?;
+    Ok(opened.close(&summary))
 }
 
 /// A stream on its way to its new file.

@@ -57,8 +57,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let mut lines = Lines::new(arguments, common, &opened)?;
     if arguments.head == Some(0) {
         summary.stopped = true;
-        complain(format_args!("{summary}"));
-        return Ok(summary.outcome());
+        return Ok(opened.close(&summary));
     }
     let mut shown = 0;
     let form = lines.form.clone();
@@ -85,8 +84,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         Ok(ControlFlow::Continue(()))
     })?;
     lines.finish()?;
-    complain(format_args!("{summary}"));
-    Ok(summary.outcome())
+    Ok(opened.close(&summary))
 }
 
 /// What lines look like.

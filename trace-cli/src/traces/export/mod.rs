@@ -20,7 +20,7 @@ use super::summary::Summary;
 use super::{hist, open};
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
 
 /// Writes the events of a trace in a form that other tools read.
 ///
@@ -57,6 +57,13 @@ pub(crate) struct Arguments {
     /// Only events before a time.
     #[arg(long, value_name = "TIME", help_heading = "Which events")]
     until: Option<String>,
+}
+
+impl Arguments {
+    /// The file to write; `-` is standard output too.
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -151,7 +158,7 @@ fn label(names: &Names, thread: &Thread) -> Option<String> {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome, Failure> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
     let traces = open::traces(arguments.directory.as_deref())?;
     let opened = Opened::new(traces, &arguments.wanted, arguments.until.as_deref(), &mut summary)?;
@@ -168,7 +175,7 @@ pub(crate) fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome, Fa
         }
     };
     let mut out = output(arguments)?;
-    let told = |error: io::Error| match &arguments.output {
+    let told = |error: io::Error| match arguments.file() {
         Some(path) => Failure::file(path, error),
         None => Failure::Output(error),
     };
@@ -181,12 +188,14 @@ pub(crate) fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome, Fa
         Ok(ControlFlow::Continue(()))
     })?;
     writer.finish(&mut *out).and_then(|()| out.flush()).map_err(told)?;
-    complain(format_args!("{summary}"));
-    Ok(summary.outcome())
+    if let Some(path) = arguments.file() {
+        summary.written(path, common)?;
+    }
+    Ok(opened.close(&summary))
 }
 
 fn output(arguments: &Arguments) -> Result<Box<dyn Write>, Failure> {
-    match arguments.output.as_deref().filter(|path| *path != Path::new("-")) {
+    match arguments.file() {
         Some(path) => {
             let file = File::create(path).map_err(|error| Failure::file(path, error))?;
             Ok(Box::new(BufWriter::with_capacity(1 << 18, file)))

@@ -83,7 +83,8 @@ struct Sequence {
 pub(super) struct Perfetto {
     processes: Vec<Process>,
     slices: Slices,
-    open: Open<()>,
+    /// With the flow that each slice began with.
+    open: Open<Option<u64>>,
     who: Who,
     names: Names,
     told: HashMap<Thread, Option<String>>,
@@ -223,7 +224,9 @@ impl Writer for Perfetto {
                 })?;
             }
         }
-        let phase = self.open.step(&self.slices, event.class(), thread, || (), drop);
+        let flow = self.flow.as_mut().and_then(|column| column.text(event)).map(|value| number(&("flow", value)));
+        let mut begun = None;
+        let phase = self.open.step(&self.slices, event.class(), thread, || flow, |flow| begun = flow);
         let info = event.packet().info();
         let key = (event.trace().uuid, info.stream_class_id, info.stream_instance_id);
         let next = OWN_SEQUENCE + 1 + self.sequences.len() as u64;
@@ -275,8 +278,9 @@ impl Writer for Perfetto {
         if let Some(cpu) = info.cpu_id {
             annotate("cpu", &Value::Unsigned(cpu));
         }
-        if let Some(value) = self.flow.as_mut().and_then(|column| column.text(event)) {
-            of.fixed(track_event::FLOW, number(&("flow", value)));
+        // No arrow from a slice to itself.
+        if let Some(flow) = flow.filter(|_| flow != begun) {
+            of.fixed(track_event::FLOW, flow);
         }
         let mut packet = Message::default();
         packet.number(packet::SEQUENCE, id).number(packet::FLAGS, NEEDED).number(packet::TIMESTAMP, time);

@@ -66,13 +66,14 @@ struct Report {
     fields: Vec<(String, Distribution)>,
 }
 
-pub(crate) fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome, Failure> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
     let opened = arguments.source.open(&mut summary)?;
     let counts = Counts::of(&opened, &mut Summary::default())?;
     let report = Report::gather(&opened, counts, summary)?;
     let page = html::page(&report, &opened.zone);
     fs::write(&arguments.output, page).map_err(|error| Failure::file(&arguments.output, error))?;
+    report.summary.written(&arguments.output, common)?;
     complain(format_args!("{}; open {} in a browser", report.summary, arguments.output.display()));
     Ok(report.summary.outcome())
 }

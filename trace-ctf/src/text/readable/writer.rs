@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::escape;
 use super::threads::Threads;
-use crate::declared::{Array, Base, Enumeration, Flags, Float, Integer, Member, Sequence, Structure, Type};
+use crate::declared::{Base, Enumeration, Flags, Float, Integer, Member, Structure, Type};
 use crate::decode::Item;
 use crate::reader::{Event, Scope};
 
@@ -46,8 +46,6 @@ pub(super) struct Writer<'w> {
     first: &'static str,
     /// Whether the next value is one that only readers need.
     is_hidden: bool,
-    /// Whether the next text fills up its space with zeros.
-    is_padded: bool,
     /// Whether the next integer is the ID of a thread.
     is_thread: bool,
     /// Whether the value has nothing that the unit could be one of.
@@ -64,8 +62,8 @@ impl<'w> Writer<'w> {
     ) -> Self {
         scratch.frames.clear();
         scratch.units.clear();
-        let (is_hidden, is_padded, is_thread, is_unitless) = (false, false, false, false);
-        Self { event, scope, threads, scratch, out, first: "", is_hidden, is_padded, is_thread, is_unitless }
+        let (is_hidden, is_thread, is_unitless) = (false, false, false);
+        Self { event, scope, threads, scratch, out, first: "", is_hidden, is_thread, is_unitless }
     }
 
     /// Appends the members with `first` before them; `false` where there are none.
@@ -143,7 +141,6 @@ impl<'w> Writer<'w> {
             start
         });
         self.scratch.frames.push(Frame { is_holder: true, unit, ..Frame::default() });
-        self.is_padded = is_padded(&member.class);
         self.is_thread = is_outer && self.scope != Scope::Payload && member.name() == "vtid";
     }
 
@@ -276,18 +273,8 @@ impl<'w> Writer<'w> {
     }
 
     fn text(&mut self, bytes: &[u8]) {
-        let length = bytes.iter().position(|&byte| byte == 0).filter(|_| self.is_padded);
-        escape::quoted(&bytes[..length.unwrap_or(bytes.len())], self.out);
+        escape::quoted(bytes, self.out);
         self.end_value();
-    }
-}
-
-/// Whether texts of a class have a fixed length, so that they end at a zero.
-fn is_padded(class: &Type) -> bool {
-    match class {
-        Type::Array(Array { element, .. }) if element.character().is_some() => true,
-        Type::Array(Array { element, .. }) | Type::Sequence(Sequence { element, .. }) => is_padded(element),
-        _ => false,
     }
 }
 
