@@ -239,13 +239,21 @@ fn another_process_consumes_and_outlives_the_program() {
     assert_eq!(numbers(&place, "first"), (0..20_007).collect::<Vec<_>>());
     eventually("the rings are gone", || images(&place).iter().all(|i| i.sessions().is_empty()));
 
-    // One at a time: a second one has rings of its own. This one is killed, and what it left stays for recovery.
+    // One at a time: a second one has rings of its own. This one is killed, and what it left is recovered while the program runs.
     let killed = recording("killed", &[]);
     eventually("it consumes", || place.here().join("killed/metadata").exists());
+    program.tell("count 500");
+    assert_eq!(place.json(&["ps", "--dead"]), Vec::<Value>::new());
     signal(killed.id(), libc::SIGKILL);
     drop(killed.wait_with_output());
-    eventually("its session ends", || place.json(&["ps"])[0]["process"]["sessions"] == serde_json::json!([]));
-    assert_eq!(images(&place)[0].sessions().len(), 1);
+    eventually("its rings are left", || place.json(&["ps", "--dead"]).len() == 1);
+    assert!(text(&place.run(&["ps"]).stderr).contains("1 session was left"));
+    let advice = place.succeed(&["doctor"]);
+    assert!(advice.contains("its consumer was killed") && advice.contains("ringtrace recover "), "{advice}");
+    let recovered = place.succeed(&["recover", "--all"]);
+    assert_eq!(numbers(&place, "killed"), (20_007..20_507).collect::<Vec<_>>(), "{recovered}");
+    assert_eq!(place.json(&["ps"]).len(), 1);
+    assert!(images(&place)[0].sessions().is_empty());
 
     // The program is killed in the middle: what it committed is in the trace.
     let last = recording("last", &["-m", "8M"]);
@@ -253,7 +261,7 @@ fn another_process_consumes_and_outlives_the_program() {
     signal(program.pid(), libc::SIGKILL);
     let line = ended(last);
     assert_eq!((&line["ended"], line["recorded"]["events"].as_u64()), (&true.into(), Some(10_000)), "{line}");
-    assert_eq!(numbers(&place, "last"), (20_007..25_007).collect::<Vec<_>>());
+    assert_eq!(numbers(&place, "last"), (20_507..25_507).collect::<Vec<_>>());
 }
 
 fn images(place: &Place) -> Vec<trace_control::place::Image> {
@@ -319,7 +327,7 @@ fn what_cannot_be_done_says_why() {
         (&["session", "create", "odd", "--context", "vtdi"], &["no context field is called `vtdi`", "vpid"]),
         (&["session", "create", "lost", "-o", "/proc/nowhere"], &["/proc/nowhere"]),
         (&["session", "destroy", "nobody"], &["no session is called `nobody`; there are: taken"]),
-        (&["session", "show", "nobody"], &["no session is called `nobody`"]),
+        (&["session", "show", "nobody"], &["no session is called `nobody`; there are: taken"]),
         (&["enable", "-s", "taken", "live:* levle info"], &["found `levle`", "^^^^^"]),
         (&["enable", "-s", "taken", "cuonted"], &["no probe is called `cuonted`; did you mean `live:counted`?"]),
         (&["enable", "-s", "taken", "unprobed"], &["live:unprobed is declared at", "no probe for it is linked"]),

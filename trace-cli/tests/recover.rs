@@ -4,7 +4,7 @@ mod common;
 #[path = "../../tests/common/mod.rs"]
 mod traces;
 
-use common::{Place, Program, is_program, orders};
+use common::{Place, Program, eventually, is_program, orders};
 use ringtrace::tracepoint;
 use traces::read_by_both;
 
@@ -119,7 +119,8 @@ fn a_program_that_ended_before_it_could_be_reached_leaves_nothing() {
     // The next one that starts removes it too.
     std::fs::DirBuilder::new().mode(0o700).create(place.runtime().join("1-1-00000001")).expect("a directory");
     let program = Program::start(&place, PROGRAM);
-    assert_eq!(std::fs::read_dir(place.runtime()).expect("the base").count(), 1);
+    // Its agent does when it listens.
+    eventually("it is gone", || std::fs::read_dir(place.runtime()).expect("the base").count() == 1);
     program.end();
 }
 

@@ -113,6 +113,41 @@ fn run_records_a_program_from_its_start() {
 }
 
 #[test]
+fn run_passes_on_every_option_of_a_recording() {
+    let place = Place::new();
+    let trigger = "when counted if number == 1 then snapshot";
+    let (code, said) = run(
+        &place,
+        &[
+            "counted",
+            "-o",
+            "flight",
+            "-m",
+            "4M",
+            "--overwrite",
+            "--trigger",
+            trigger,
+            "--snapshot-on",
+            "SIGUSR2,panic",
+            "--sub-buffer",
+            "64K",
+        ],
+    );
+    assert!(code == 0 && said.contains(" 0 lost in "), "{said}");
+    let names = || std::fs::read_dir(place.here()).expect("it").flatten().map(|entry| entry.path());
+    assert!(names().any(|path| path.extension().is_some_and(|e| e == "snapshots")), "{said}");
+    let (code, said) = run(&place, &["counted", "-o", "cut", "-m", "4M", "--rotate", "1h", "--quota", "1G", "--clock", "os"]);
+    assert!(code == 0 && said.contains("3 events"), "{said}");
+    assert_eq!(read_by_both(&place.here().join("cut/000001")).events(), 3);
+    // What is no trigger would be a rule.
+    let (code, said) = run(&place, &["counted", "--trigger", "setup:*"]);
+    assert!(code == 1 && said.contains("`setup:*` is no trigger"), "{said}");
+    let output = place.ringtrace(&["run", "--json", "--", "sh", "-c", "exit 7"]).output().expect("it starts");
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&line["program"], &line["code"], &line["trace"]), (&"sh".into(), &7.into(), &serde_json::Value::Null));
+}
+
+#[test]
 fn run_ends_as_its_program_does() {
     let place = Place::new();
     for (program, code) in
@@ -146,6 +181,9 @@ fn the_environment_is_read_once_and_its_mistakes_are_shown() {
         ("counted; memory lots", &["`lots` is no size", "\n  counted; memory lots\n                  ^\n"]),
         ("overwrite; cuonted", &["did you mean `setup:counted`?", "\n  overwrite; cuonted\n             ^\n"]),
         ("unprobed", &["setup:unprobed is declared at", "no probe for it is linked"]),
+        ("counted; memroy 4M", &["did you mean `memory`?", "\n  counted; memroy 4M\n           ^\n"]),
+        ("counted; memory 4K", &["too small", "\n  counted; memory 4K\n           ^\n"]),
+        ("counted; output /proc/x/y", &["/proc/x/y", "\n  counted; output /proc/x/y\n           ^\n"]),
         ("counted lvel info", &["found `lvel`", "\n  counted lvel info\n          ^\n"]),
     ] {
         let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));

@@ -344,12 +344,17 @@ impl Consumer {
             let _ = self.destroy(source);
         }
         attach::control().remove(&session);
-        if session.is_held_elsewhere() {
-            // Whoever consumes the rings drains and removes them, or they are recovered.
-        } else if session.failure().is_none() {
+        let failed = session.failure().is_some();
+        if !failed && !session.is_held_elsewhere() {
             session.remove_files();
-        } else if let Some(path) = session.rings_path() {
-            report::say(format_args!("what could not be written of {} is kept in {}", session.name, path.display()));
+        } else {
+            // Whoever consumes the rings drains and removes them, or they are recovered.
+            if !result.as_ref().is_err_and(Error::is_stuck) && self.reclaimer.synchronize(PATIENCE) {
+                session.leave_files();
+            }
+            if let Some(path) = session.rings_path().filter(|_| failed) {
+                report::say(format_args!("what could not be written of {} is kept in {}", session.name, path.display()));
+            }
         }
         // CH-1: lists that name the channel may still be read: it goes when they do.
         rcu::retire(Box::new(session));

@@ -9,12 +9,12 @@
 //!         | "snapshot" "on" ( SIGNAL | "panic" ) | "rotate" ( SIZE | TIME ) | "quota" SIZE
 //! ```
 //!
-//! `1` stands for the rule `*`, and so does a text without a rule. In a file, a line end is as good as `;`, and `#` begins a
-//! comment.
+//! `1` stands for the rule `*`, and so does a text without a rule. A line end is as good as `;`, but not between the parentheses of
+//! an expression. In a file, `#` begins a comment.
 
 use crate::builder::{Builder, Clock};
 use crate::context::Context;
-use crate::error::{Chain, Error};
+use crate::error::{Chain, Error, Place};
 use crate::occasion::Occasion;
 use crate::session::Session;
 use std::fmt;
@@ -26,6 +26,25 @@ pub(crate) const SESSION_NAME: &str = "default";
 
 /// Largest file that `@` reads, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
+
+/// Words that begin what is no rule.
+const OPTIONS: [&str; 15] = [
+    "print",
+    "overwrite",
+    "sensitive",
+    "follow",
+    "memory",
+    "sub-buffer",
+    "rings",
+    "output",
+    "session",
+    "context",
+    "clock",
+    "format",
+    "snapshot",
+    "rotate",
+    "quota",
+];
 
 /// What is wanted.
 #[derive(Debug)]
@@ -43,6 +62,8 @@ pub(crate) struct Plan {
     /// Whether it is printed, so that there is no trace to announce.
     pub(crate) is_printed: bool,
     pub(crate) source: Source,
+    /// Options that are given, and the number of characters before each.
+    options: Vec<(&'static str, usize)>,
 }
 
 /// A text with what is needed to point into it.
@@ -117,49 +138,42 @@ impl Quotes {
     }
 }
 
-/// The text as one line of parts, character for character: without comments, and with `;` for line ends.
-fn one_line(source: &Source) -> String {
-    let (mut is_comment, mut quotes) = (false, Quotes::default());
-    let one = |c: char| {
-        match c {
-            '\n' => (is_comment, quotes) = (false, Quotes::default()),
-            '#' if source.file.is_some() && !quotes.is_inside() => is_comment = true,
-            c if !is_comment => quotes.pass(c),
-            _ => {}
-        }
-        match c {
-            '\n' => ';',
-            _ if is_comment => ' ',
-            c => c,
-        }
-    };
-    source.text.chars().map(one).collect()
-}
-
-/// The parts with where they begin, in characters. What is quoted is not divided.
-fn parts(line: &str) -> Vec<(usize, String)> {
+/// The parts with where they begin, in characters, each as one line without comments, character for character. What is quoted is
+/// not divided, nor what stands between parentheses behind `if`.
+fn parts(source: &Source) -> Vec<(usize, String)> {
     let mut parts = vec![(0, String::new())];
-    let mut quotes = Quotes::default();
-    for (at, c) in line.chars().enumerate() {
-        if c == ';' && !quotes.is_inside() {
+    let (mut is_comment, mut quotes, mut open) = (false, Quotes::default(), 0_u32);
+    for (at, c) in source.text.chars().enumerate() {
+        let Some((_, part)) = parts.last_mut() else { break };
+        if c == '\n' {
+            (is_comment, quotes) = (false, Quotes::default());
+        } else if !is_comment && !quotes.is_inside() {
+            match c {
+                '#' if source.file.is_some() => is_comment = true,
+                '(' if part.split_whitespace().any(|word| word == "if") => open += 1,
+                ')' => open = open.saturating_sub(1),
+                _ => {}
+            }
+        }
+        if open == 0 && (c == '\n' || c == ';' && !is_comment && !quotes.is_inside()) {
             parts.push((at + 1, String::new()));
             continue;
         }
-        quotes.pass(c);
-        if let Some((_, part)) = parts.last_mut() {
-            part.push(c);
+        if !is_comment {
+            quotes.pass(c);
         }
+        part.push(if is_comment || c == '\n' { ' ' } else { c });
     }
     parts
 }
 
 fn plan(source: Source) -> Result<Plan, Trouble> {
-    let line = one_line(&source);
+    let mut options = Vec::new();
     let mut builder = Session::builder(SESSION_NAME).for_agent();
     let mut is_printed = false;
     let mut rules: Vec<char> = Vec::new();
     let mut everything = true;
-    for (begin, part) in parts(&line) {
+    for (begin, part) in parts(&source) {
         if begin > 0 {
             rules.push(';');
         }
@@ -177,6 +191,9 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
             "" => Err(wrong(format!("`{word}` needs a value, such as `{word} {example}`"), word)),
             _ => Ok(value.trim_matches(['"', '\''])),
         };
+        if let Some(option) = OPTIONS.into_iter().find(|option| *option == word) {
+            options.push((option, begin + part.chars().take_while(|c| c.is_whitespace()).count()));
+        }
         let is_rule = match word {
             "1" if value.is_empty() => false,
             "" => false,
@@ -257,14 +274,21 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
                 builder = builder.quota(units::size(needed("10G")?).map_err(|problem| wrong(problem, value))?);
                 false
             }
-            _ => true,
+            _ => {
+                let next = value.split_whitespace().next().unwrap_or("1");
+                let meant = near(word, &OPTIONS);
+                if next != "1" && !meant.is_empty() && near(next, &["level", "max", "for", "if"]).is_empty() {
+                    return Err(wrong(format!("no option is called `{word}`; did you mean `{}`?", meant.join("`, `")), word));
+                }
+                true
+            }
         };
         // What is no rule leaves its place empty, so that positions are those of the text.
         rules.extend(part.chars().map(|c| if is_rule { c } else { ' ' }));
         everything &= !is_rule;
     }
     let rules: String = rules.into_iter().collect();
-    Ok(Plan { builder: builder.enable(if everything { "*" } else { &rules }), is_printed, source })
+    Ok(Plan { builder: builder.enable(if everything { "*" } else { &rules }), is_printed, source, options })
 }
 
 /// A directory that is not taken: programs that are started by the traced one have the same environment.
@@ -273,18 +297,30 @@ fn free(path: &str) -> PathBuf {
     if is_taken { PathBuf::from(format!("{path}-{}", std::process::id())) } else { PathBuf::from(path) }
 }
 
-impl Source {
+/// Those of `words` that are like `word`.
+fn near(word: &str, words: &[&str]) -> Vec<String> {
+    trace_registry::registry::near(word, words.iter().map(|word| (*word).to_owned()))
+}
+
+impl Plan {
     /// What to say of an error that the session had with this text.
     pub(crate) fn trouble(&self, error: &Error) -> Trouble {
+        let whole = || Chain(error).to_string();
         let (problem, remedy, at) = match error.place() {
-            Some((problem, remedy, crate::error::Place::At(at))) => (problem.to_owned(), remedy.to_owned(), Some(at)),
-            Some((_, _, crate::error::Place::Name(name))) => {
-                let at = self.text.find(name).map(|bytes| self.text[..bytes].chars().count());
-                (Chain(error).to_string(), String::new(), at)
+            Some(Place::At { problem, remedy, at }) => (problem.to_owned(), remedy.to_owned(), Some(at)),
+            Some(Place::Name(name)) => {
+                let meant = if name.contains([':', '*']) { Vec::new() } else { near(name, &OPTIONS) };
+                let remedy =
+                    if meant.is_empty() { String::new() } else { format!("there is an option `{}`", meant.join("`, `")) };
+                (whole(), remedy, self.source.text.find(name).map(|bytes| self.source.text[..bytes].chars().count()))
             }
-            None => (Chain(error).to_string(), String::new(), None),
+            Some(Place::Option(option)) => {
+                let given = self.options.iter().rev().find(|(name, _)| *name == option);
+                (whole(), String::new(), given.map(|(_, at)| *at))
+            }
+            None => (whole(), String::new(), None),
         };
-        Trouble { problem, remedy, at, source: self.clone() }
+        Trouble { problem, remedy, at, source: self.source.clone() }
     }
 }
 
@@ -314,6 +350,7 @@ impl fmt::Display for Trouble {
 mod tests {
     use super::*;
     use crate::builder::Output;
+    use crate::error::Kind;
     use proptest::prelude::*;
 
     fn begun(text: &str) -> Plan {
@@ -372,6 +409,8 @@ mod tests {
             ("clock sun", 6, "no clock is called `sun`"),
             ("format xml", 7, "no format is called `xml`; there are ctf1.8, ctf2"),
             ("@/nowhere/at/all", 0, "cannot read /nowhere/at/all"),
+            ("a:*; memroy 64M", 5, "no option is called `memroy`; did you mean `memory`?"),
+            ("snapshots on panic", 0, "did you mean `snapshot`?"),
         ] {
             let message = read(text).expect_err(text).to_string();
             assert!(message.contains(words), "{message}");
@@ -379,9 +418,31 @@ mod tests {
         }
         let plan = begun("memory 1M; é:*; b lvel info");
         let error = crate::rule::Rule::parse_all(&plan.builder.rules[0], false).expect_err("it is wrong");
-        let message = plan.source.trouble(&error).to_string();
+        let message = plan.trouble(&error).to_string();
         assert!(message.contains("found `lvel`") && message.contains("\n  memory 1M; é:*; b lvel info\n"), "{message}");
         assert_eq!(message.lines().nth(2).map(|l| l.chars().count() - 1 - 2), Some(18), "{message}");
+    }
+
+    #[test]
+    fn what_a_session_refuses_is_pointed_at() {
+        for (text, error, column) in [
+            ("a:*; memory 4K", Error::from(Kind::Memory("too small".to_owned())), Some(5)),
+            ("a:*", Kind::Memory("too small".to_owned()).into(), None),
+            ("session a/b; a:*", Kind::SessionName("a/b".to_owned()).into(), Some(0)),
+            (
+                "a:*;output /proc/x",
+                Error::io("cannot create the trace directory", "/proc/x", std::io::ErrorKind::NotFound),
+                Some(4),
+            ),
+            ("output y; rings /x", Error::io("cannot keep ring buffers in", "/x", std::io::ErrorKind::NotFound), Some(10)),
+        ] {
+            let message = begun(text).trouble(&error).to_string();
+            let pointer = message.lines().nth(2).map(|l| l.chars().count() - 1 - 2);
+            assert_eq!(pointer, column, "{message}");
+        }
+        let unknown = Kind::UnknownName { name: "overwrit".to_owned(), near: Vec::new(), unprobed: None }.into();
+        let message = begun("a:*; overwrit").trouble(&unknown).to_string();
+        assert!(message.ends_with("\n       ^\n  there is an option `overwrite`"), "{message}");
     }
 
     #[test]
@@ -392,6 +453,14 @@ mod tests {
             .expect("a file");
         let plan = begun(&format!("@{}", path.display()));
         assert_eq!((rules(&plan), plan.builder.memory), (vec!["storage:*".to_owned(), "!storage:noise".to_owned()], 8 << 20));
+        let lines = "a:b if (x == 1 || # one\n  y == \"(;\")\nmemory 8M\noutput a(b; c:* if z in (1\n";
+        std::fs::write(&path, lines).expect("a file");
+        let plan = begun(&format!("@{}", path.display()));
+        assert_eq!(plan.builder.memory, 8 << 20);
+        let joined = plan.builder.rules.join("\n");
+        let found: Vec<&str> = joined.split(';').map(str::trim).filter(|rule| !rule.is_empty()).collect();
+        assert_eq!(found[0].split_whitespace().collect::<Vec<_>>().join(" "), "a:b if (x == 1 || y == \"(", "{joined}");
+        assert!(matches!(&plan.builder.output, Output::Directory(path) if path == Path::new("a(b")));
         std::fs::write(&path, "storage:*\n# x\n  memory 8 megs\n").expect("a file");
         let message = read(&format!("@{}", path.display())).expect_err("it is wrong").to_string();
         assert!(

@@ -99,12 +99,14 @@ pub(crate) enum Kind {
     InsideProbe(&'static str),
 }
 
-/// Where in the text of a rule.
+/// Where in a text the mistake is.
 pub(crate) enum Place<'e> {
-    /// Behind so many characters.
-    At(usize),
+    /// Behind so many characters; with what is wrong there, and what to do about it.
+    At { problem: &'e str, remedy: &'e str, at: usize },
     /// Where this name stands.
     Name(&'e str),
+    /// Where this option of a session is given.
+    Option(&'static str),
 }
 
 fn there_are(names: &[String]) -> String {
@@ -142,14 +144,19 @@ impl Error {
         }
     }
 
-    /// What is wrong with a rule, what to do about it, and where in its text.
-    pub(crate) fn place(&self) -> Option<(&str, &str, Place<'_>)> {
+    /// Where in the text that asked for it the mistake is, if that is known.
+    pub(crate) fn place(&self) -> Option<Place<'_>> {
         match &*self.0 {
             Kind::Rule(error) => {
                 let at = error.text().get(..error.span().start).map_or(0, |head| head.chars().count());
-                Some((error.problem(), error.remedy(), Place::At(at)))
+                Some(Place::At { problem: error.problem(), remedy: error.remedy(), at })
             }
-            Kind::UnknownName { name, .. } | Kind::Ambiguous { name, .. } => Some(("", "", Place::Name(name))),
+            Kind::UnknownName { name, .. } | Kind::Ambiguous { name, .. } => Some(Place::Name(name)),
+            Kind::Memory(_) => Some(Place::Option("memory")),
+            Kind::SessionName(_) | Kind::SessionExists(_) => Some(Place::Option("session")),
+            Kind::NoFlightRecorder(_) => Some(Place::Option("snapshot")),
+            Kind::Io { action, .. } if action.contains("ring buffers") => Some(Place::Option("rings")),
+            Kind::Io { action, .. } if action.contains("trace") => Some(Place::Option("output")),
             _ => None,
         }
     }
@@ -162,6 +169,11 @@ impl Error {
     /// Whether a rule is wrong: its words, or an exact name that nothing has.
     pub fn is_rule(&self) -> bool {
         matches!(*self.0, Kind::Rule(_) | Kind::UnknownName { .. } | Kind::Ambiguous { .. })
+    }
+
+    /// Whether a probe did not return while a session was stopped.
+    pub(crate) fn is_stuck(&self) -> bool {
+        matches!(*self.0, Kind::Stuck(..))
     }
 
     /// Whether a file or directory could not be used.

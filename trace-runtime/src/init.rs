@@ -135,7 +135,7 @@ fn begin(plan: Plan, is_threadless: bool) {
                 report::say(format_args!("{warning}"));
             }
         }
-        Err(error) => report::say(format_args!("RINGTRACE: {}\n  nothing is recorded", plan.source.trouble(&error))),
+        Err(error) => report::say(format_args!("RINGTRACE: {}\n  nothing is recorded", plan.trouble(&error))),
     }
 }
 

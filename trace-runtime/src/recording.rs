@@ -515,6 +515,12 @@ impl Recording {
         lock(&self.storage).remove();
     }
 
+    /// Leaves the rings to whoever recovers them, while this process runs. Nobody writes to them any more.
+    pub(crate) fn leave_files(&self) {
+        // Release: what was committed comes before; pairs with the Acquire load in `recovery::has_ended`.
+        self.channel.core.caller_area()[recovery::ENDED].store(1, Ordering::Release);
+    }
+
     /// Makes all memory of the rings present, so that the first lap does not fault; allocates what is not yet.
     /// With `patient`, tries again where there is no room.
     pub(crate) fn populate(&self, patient: bool) {

@@ -15,7 +15,8 @@
 //!
 //! # Invariants
 //!
-//! - RC-1: Nobody else reads or writes the rings: their process is gone, and who recovers holds a lock on their file (flock(2)).
+//! - RC-1: Nobody else reads or writes the rings: their process is gone, or has said in them that it does not any more, and who
+//!   recovers holds a lock on their file (flock(2)), and the claim.
 //! - RC-2: What is read from the rings is given back only after it lies in the trace, and files are removed only after that is
 //!   on its disk. A recovery that fails or is killed can be repeated, and then does the rest.
 #![expect(unsafe_code, reason = "maps the rings of a process that is gone")]
@@ -85,10 +86,17 @@ const PID: usize = 2;
 const START_TIME: usize = 3;
 const NAMESPACE: usize = 4;
 const BOOT: usize = 5;
+pub(crate) const ENDED: usize = 6;
 
 /// What the superblock says of the boot in which its process ran: half of the kernel's boot ID.
 pub(crate) fn boot_word(boot_id: &[u8; 16]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| boot_id[i]))
+}
+
+/// Whether the process said that it uses the rings no longer: it may go on.
+fn has_ended(rings: &Reader) -> bool {
+    // Its load acquires; pairs with the store in `Recording::leave_files`: what the process did comes before.
+    rings.caller_word(ENDED) == Some(1)
 }
 
 /// Whether rings are of this boot, where they say that. Process IDs, namespaces and clocks mean something within one only.
@@ -122,7 +130,7 @@ impl Remains {
     ///
     /// # Errors
     ///
-    /// [`Error::is_busy`] where the process still runs, or somebody else recovers it; [`Error::is_io`] where the files cannot be
+    /// [`Error::is_busy`] where the process still records into it, or somebody else recovers it; [`Error::is_io`] where the files cannot be
     /// read, or are none.
     pub fn open(directory: &Path) -> Result<Remains> {
         let path = directory.join(storage::RINGS);
@@ -130,7 +138,10 @@ impl Remains {
         let readable = File::open(&path).map_err(cannot)?;
         let busy = |why| Err(Kind::InUse { path: path.clone(), why }.into());
         let image = Image::of_session(directory);
-        if image.as_ref().is_some_and(|image| image.connect().is_ok()) {
+        // SAFETY: nothing is consumed. A process that lives never makes its file shorter.
+        let probe = unsafe { Reader::open(&readable, Purpose::Snapshot) }.ok();
+        let has_ended = probe.as_ref().is_some_and(has_ended);
+        if !has_ended && image.as_ref().is_some_and(|image| image.connect().is_ok()) {
             return busy("its process runs: its agent answers");
         }
         let in_use = sys::is_open_for_writing(&readable);
@@ -139,9 +150,7 @@ impl Remains {
         if rustix::fs::flock(&rings, FlockOperation::NonBlockingLockExclusive).is_err() {
             return busy("somebody else is recovering it");
         }
-        // SAFETY: nothing is consumed. A process that lives never makes its file shorter.
-        let probe = unsafe { Reader::open(&rings, Purpose::Snapshot) }.ok();
-        if let Some(why) = use_of(probe.as_ref(), image.map(|i| i.name), in_use) {
+        if let Some(why) = use_of(probe.as_ref(), image.map(|i| i.name), in_use).filter(|_| !has_ended) {
             return busy(why);
         }
         let journal_path = directory.join(storage::JOURNAL);

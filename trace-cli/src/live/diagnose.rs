@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use serde_json::json;
+use trace_control::place::Image;
 use trace_control::protocol::{self, Diagnosis, Finding, Request, Verdict};
 use trace_control::units;
 
@@ -39,22 +40,33 @@ pub(crate) struct Doctor {
 pub(crate) fn why(arguments: &Why, common: &Common) -> Result<Outcome, Failure> {
     let ms = u64::try_from(arguments.time.as_millis()).unwrap_or(u64::MAX);
     let request = Request::Why(protocol::Why { event: arguments.event.clone(), ms });
-    examine(&arguments.target, &request, common, |_| None)
+    examine(&arguments.target, &request, common, |_| Vec::new())
 }
 
 pub(crate) fn doctor(arguments: &Doctor, common: &Common) -> Result<Outcome, Failure> {
     let images = arguments.target.images()?;
+    let note =
+        |about: &str, says: String, remedy: String| Finding { about: about.to_owned(), verdict: Verdict::Note, says, remedy };
     examine(&arguments.target, &Request::Doctor, common, |process| {
-        let of_process = |i: &&trace_control::place::Image| {
-            (i.name.pid, i.name.start_time) == (process.is.pid, process.is.start_time) && !i.is_dead()
-        };
+        let is_of_process = |i: &&Image| (i.name.pid, i.name.start_time) == (process.is.pid, process.is.start_time);
+        let own: Vec<Image> = images.iter().filter(is_of_process).cloned().collect();
+        let mut found = Vec::new();
         // A plugin with a run time of its own, or another version of ringtrace.
-        (images.iter().filter(of_process).count() > 1).then(|| Finding {
-            about: "process".to_owned(),
-            verdict: Verdict::Note,
-            says: "it has more than one copy of ringtrace; each lists its own tracepoints".to_owned(),
-            remedy: "cargo tree --duplicates; shared objects have copies of their own".to_owned(),
-        })
+        if own.iter().filter(|i| i.connect().is_ok()).count() > 1 {
+            let says = "it has more than one copy of ringtrace; each lists its own tracepoints";
+            found.push(note(
+                "process",
+                says.to_owned(),
+                "cargo tree --duplicates; shared objects have copies of their own".to_owned(),
+            ));
+        }
+        for session in super::recover::left(&own) {
+            let says =
+                format!("its consumer was killed, or its trace could not be written: rings are kept in {}", session.display());
+            let about = format!("session {}", session.file_name().unwrap_or_default().to_string_lossy());
+            found.push(note(&about, says, format!("ringtrace recover {}", session.display())));
+        }
+        found
     })
 }
 
@@ -62,7 +74,7 @@ fn examine(
     target: &Target,
     request: &Request,
     common: &Common,
-    more: impl Fn(&Process) -> Option<Finding>,
+    more: impl Fn(&Process) -> Vec<Finding>,
 ) -> Result<Outcome, Failure> {
     let mut is_well = true;
     let outcome = target.each(|process| {

@@ -57,7 +57,7 @@ impl Verb {
             Self::Clean(arguments) => recover::clean(arguments, common),
             Self::Core(arguments) => core_dump::run(arguments, common),
             Self::List(arguments) => list::run(arguments, common),
-            Self::Run(arguments) => run::run(arguments),
+            Self::Run(arguments) => run::run(arguments, common),
             Self::Record(arguments) => record::run(arguments, common),
             Self::Enable(arguments) => change::enable(arguments, common),
             Self::Disable(arguments) => change::disable(arguments, common),

@@ -18,7 +18,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
 
-    /// Only what processes left that have ended without removing it: rings that can be recovered.
+    /// Only what was left without being removed, by processes that have ended and consumers that were killed: rings that can be
+    /// recovered.
     #[arg(long)]
     dead: bool,
 }
@@ -51,19 +52,18 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
     }
     out.flush()?;
-    let mut left = 0;
     for (image, error) in silent {
-        if image.is_gone() {
-            left += usize::from(!image.remove_if_empty() && !image.sessions().is_empty());
-        } else if !has_no_agent(&image) {
+        if !image.is_gone() && !has_no_agent(&image) {
             complain(format_args!("process {}: {error}", image.name.pid));
         }
     }
     if processes.is_empty() {
         complain(format_args!("no process can be traced: a program can be if it calls ringtrace::init()"));
     }
+    let left = super::recover::left(&arguments.target.images()?).len();
     if left > 0 {
-        complain(format_args!("{left} processes have ended and left rings: ringtrace ps --dead"));
+        let sessions = if left == 1 { "1 session was".to_owned() } else { format!("{left} sessions were") };
+        complain(format_args!("{sessions} left by processes that have ended, or by killed consumers: ringtrace ps --dead"));
     }
     Ok(Outcome::Complete)
 }
@@ -72,24 +72,28 @@ fn has_no_agent(image: &Image) -> bool {
     image.connect().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// What is left of processes that have ended.
+/// What was left.
 fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut out = io::stdout().lock();
     let mut rows = Vec::new();
     for image in arguments.target.images()? {
-        if !image.is_gone() || image.remove_if_empty() {
+        let is_gone = image.is_gone();
+        if is_gone && image.remove_if_empty() {
             continue;
         }
         for session in image.sessions() {
             let directory = image.path.join(&session);
             let rings = std::fs::metadata(directory.join("rings")).map_or(0, |m| m.len());
             let remains = Remains::open(&directory);
+            if !is_gone && remains.is_err() {
+                continue; // it is recorded into
+            }
             let (left, trace) = remains.as_ref().map_or((None, None), |r| (Some(r.bytes()), r.output()));
             let problem = remains.err().map(|error| format!("{error:?}"));
             if common.json {
                 let line = json!({
                     "pid": image.name.pid, "start_time": image.name.start_time, "session": session, "bytes": rings,
-                    "recoverable": left, "trace": trace, "problem": problem, "directory": directory,
+                    "recoverable": left, "trace": trace, "problem": problem, "directory": directory, "running": !is_gone,
                 });
                 writeln!(out, "{line}")?;
             } else {
@@ -103,7 +107,7 @@ fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     if !rows.is_empty() {
         write!(out, "{}", table(&[">PID", "SESSION", ">RINGS", ">RECOVERABLE", "DIRECTORY", "TRACE"], rows))?;
     } else if !common.json {
-        complain(format_args!("nothing was left by processes that have ended"));
+        complain(format_args!("nothing was left"));
     }
     out.flush()?;
     Ok(Outcome::Complete)

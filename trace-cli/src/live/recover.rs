@@ -1,4 +1,4 @@
-//! `ringtrace recover` and `ringtrace clean`: what processes left that have ended.
+//! `ringtrace recover` and `ringtrace clean`: what was left by processes that have ended, and by commands that were killed.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use crate::failure::{Failure, complain};
 /// Builds the traces of processes that ended without delivering: killed, crashed, or out of disk space.
 ///
 /// What they had recorded lies in memory, in the files of their rings. Their traces are continued from there, where they lie,
-/// and the files are removed. Nothing is touched of a process that runs.
+/// and the files are removed. Nothing is touched that is still recorded into. The same of sessions whose consumer, `record
+/// --external`, was killed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "A session's directory, or a process's, is one that `ringtrace ps --dead` shows.")]
 pub(crate) struct Recover {
@@ -48,7 +49,7 @@ struct What {
     #[arg(value_name = "DIR|PID", required_unless_present = "all", conflicts_with = "all")]
     which: Vec<String>,
 
-    /// Everything that processes of this user left.
+    /// Everything that was left by processes of this user.
     #[arg(long)]
     all: bool,
 
@@ -60,7 +61,7 @@ impl What {
     /// Returns the directories of the sessions that are meant. With `--all`, those of processes that run are left out.
     fn sessions(&self) -> Result<Vec<PathBuf>, Failure> {
         if self.all {
-            return Ok(gone(self.target.images()?));
+            return Ok(left(&self.target.images()?));
         }
         let mut found = Vec::new();
         for which in &self.which {
@@ -82,9 +83,19 @@ fn sessions_of(image: &Image) -> Vec<PathBuf> {
     image.sessions().into_iter().map(|session| image.path.join(session)).collect()
 }
 
-/// The directories of sessions of processes that have ended. Directories that have none are removed.
-fn gone(images: Vec<Image>) -> Vec<PathBuf> {
-    images.iter().filter(|image| image.is_gone() && !image.remove_if_empty()).flat_map(sessions_of).collect()
+/// The directories of sessions that nobody records into any more: those of processes that have ended, and of those that run, the
+/// ones that lost their consumer. Directories of ended processes that have none are removed.
+pub(super) fn left(images: &[Image]) -> Vec<PathBuf> {
+    let of_image = |image: &Image| {
+        let mut sessions = sessions_of(image);
+        if image.is_gone() {
+            image.remove_if_empty();
+        } else {
+            sessions.retain(|session| Remains::open(session).is_ok());
+        }
+        sessions
+    };
+    images.iter().flat_map(of_image).collect()
 }
 
 /// The directories with rings: this one, or those in it. In a run-time directory, or one that sessions keep their rings in, those
@@ -98,7 +109,7 @@ fn below(directory: &Path) -> Vec<PathBuf> {
     found.retain(|path| has_rings(path));
     found.sort();
     if found.is_empty() {
-        found = super::target::images_in(directory).map_or(found, gone);
+        found = super::target::images_in(directory).map_or(found, |images| left(&images));
     }
     found
 }
@@ -176,14 +187,17 @@ fn each(
 ) -> Result<Outcome, Failure> {
     let mut out = io::stdout().lock();
     if sessions.is_empty() {
-        complain(format_args!("nothing was left by processes that have ended"));
+        complain(format_args!("nothing was left"));
     }
     let mut failed = 0;
     for session in sessions {
         match work(session, &mut out) {
             Ok(()) => {
                 // What its process left besides goes with its last session.
-                Image::of_session(session).map(|image| image.remove_gone());
+                match Image::of_session(session) {
+                    Some(image) if image.name.is_running() => drop(std::fs::remove_dir(&image.path)),
+                    image => drop(image.map(|image| image.remove_gone())),
+                }
             }
             Err(failure) if sessions.len() > 1 && !failure.is_output() => {
                 complain(format_args!("error: {failure}"));

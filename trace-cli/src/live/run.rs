@@ -1,7 +1,7 @@
 //! `ringtrace run`: a program recorded from its start.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -11,17 +11,19 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::session::{DEFAULT, Options, new_trace};
+use super::session::{DEFAULT, Options, Rotate, new_trace};
 use super::target::Target;
 use crate::Outcome;
+use crate::common::Common;
 use crate::failure::{Failure, complain};
 
 /// Runs a program and records it from its start, by setting RINGTRACE in its environment, and waits for it.
 ///
 /// The program must call `ringtrace::init()`, or have ringtrace's feature `auto`. So must programs that it starts; each of
-/// those has a trace of its own.
+/// those has a trace of its own. With --json, a line behind all that the program printed says how it ended.
 ///
 ///     ringtrace run 'storage:* level info' --memory 64M -- target/release/server --port 80
 #[derive(Debug, clap::Args)]
@@ -44,7 +46,7 @@ pub(crate) struct Arguments {
     program: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let [program, rest @ ..] = &arguments.program[..] else { return Ok(Outcome::Complete) };
     let name = Path::new(program).file_name().map_or_else(|| "program".into(), |name| name.to_string_lossy().into_owned());
     let output = match &arguments.options.output {
@@ -60,9 +62,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
             return Ok(Outcome::Ended(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }));
         }
     };
+    let pid = child.id();
     let code = signals.wait(child).map_err(|error| Failure::file(Path::new(program), error))?;
     if arguments.options.follow {
         super::family::recover(&Target::default(), DEFAULT, std::slice::from_ref(&output))?;
+    }
+    if common.json {
+        let trace = (!arguments.print && output.exists()).then_some(&output);
+        writeln!(io::stdout(), "{}", json!({ "pid": pid, "program": name, "code": code, "trace": trace }))?;
     }
     if !arguments.print && !output.exists() {
         complain(format_args!(
@@ -80,6 +87,13 @@ fn environment(arguments: &Arguments, output: &Path) -> Result<String, Failure> 
     if parts.is_empty() {
         parts.push("1".to_owned());
     }
+    for trigger in &options.triggers {
+        // It would be a rule.
+        if !matches!(trigger.split_whitespace().next(), Some("when" | "keep")) {
+            return Err(Failure::Wrong(format!("`{trigger}` is no trigger: write `when EVENT if CONDITION then ACTION`")));
+        }
+        parts.push(trigger.clone());
+    }
     if arguments.print {
         parts.push("print".to_owned());
     } else {
@@ -96,7 +110,14 @@ fn environment(arguments: &Arguments, output: &Path) -> Result<String, Failure> 
     parts.extend(options.clock.as_ref().map(|clock| format!("clock {clock}")));
     parts.extend(options.format.map(|format| format!("format {}", format.name())));
     parts.extend(options.context.as_ref().map(|fields| format!("context {}", fields.join(","))));
-    Ok(parts.join("; "))
+    parts.extend(options.snapshot_on.iter().map(|occasion| format!("snapshot on {occasion}")));
+    parts.extend(options.rotate.map(|rotate| match rotate {
+        Rotate::Size(bytes) => format!("rotate {bytes}"),
+        Rotate::Time(time) => format!("rotate {}ms", time.as_millis()),
+    }));
+    parts.extend(options.quota.map(|bytes| format!("quota {bytes}")));
+    // Lines, so that a mistake is shown with its line alone.
+    Ok(parts.join("\n"))
 }
 
 fn quoted(path: &Path) -> Result<String, Failure> {

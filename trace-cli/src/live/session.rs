@@ -220,9 +220,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         Verb::Show(show) => show.target.each(|process| {
             let Status { mut sessions, .. } = process.demand(&Request::Status)?;
             if let Some(name) = &show.name {
+                let names: Vec<String> = sessions.iter().map(|s| s.name.clone()).collect();
                 sessions.retain(|s| s.name == *name);
                 if sessions.is_empty() {
-                    return Err(Failure::Wrong(format!("{}: no session is called `{name}`", process.name())));
+                    let others =
+                        if names.is_empty() { "there is none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+                    return Err(Failure::Wrong(format!("{}: no session is called `{name}`; {others}", process.name())));
                 }
             }
             status::show_sessions(process, &sessions, common)

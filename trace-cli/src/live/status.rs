@@ -104,6 +104,9 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
     write!(out, "{}", table(&headings, now.sessions.iter().map(row).collect()))?;
     for session in &now.sessions {
         session.triggers.iter().try_for_each(|t| writeln!(out, "trigger of {}: {}", session.name, trigger::state(t)))?;
+        if session.filtered + session.limited > 0 {
+            writeln!(out, "rules of {}: {} filtered, {} limited", session.name, session.filtered, session.limited)?;
+        }
         if !session.not_kept.is_none() {
             writeln!(out, "trace of {}: {}", session.name, NotKeptInWords(&session.not_kept))?;
         }

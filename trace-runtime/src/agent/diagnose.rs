@@ -91,14 +91,12 @@ fn no_probe(event: &str, found: &mut Findings) {
                 found.add(Verdict::Bad, "probe", says, remedy);
             }
         }
-        other => {
-            let near = match other {
-                Match::NoneByName { near } if !near.is_empty() => format!("; did you mean `{}`?", near.join("`, `")),
-                _ => match registry::find(&Glob::new(event), attach::probes(), |p| p.name.clone()) {
-                    Match::NoneByName { near } if !near.is_empty() => format!("; did you mean `{}`?", near.join("`, `")),
-                    _ => String::new(),
-                },
-            };
+        _ => {
+            let sites = attach::sites();
+            let tracepoints = sites.iter().map(|s| s.tracepoint.name.to_string());
+            let names = tracepoints.chain(attach::probes().map(|p| p.name.clone()));
+            let near = if Glob::new(event).is_exact() { registry::near(event, names) } else { Vec::new() };
+            let near = if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("`, `")) };
             let says = format!("no tracepoint and no probe of this program is called `{event}`{near}");
             let remedy = "`ringtrace list` shows all; a crate that is named nowhere in the program is not linked \
                           (use the_crate as _;)";
