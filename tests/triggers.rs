@@ -250,6 +250,59 @@ fn a_latency_is_found_between_threads_and_among_many() {
     assert!(contents.numbers("triggers:begin", "id").contains(&777) && contents.numbers("triggers:end", "id").contains(&777));
 }
 
+/// A trigger has a clock of its own: what it saves has the events in their order, and no times.
+#[test]
+fn a_session_without_a_clock_has_triggers_too() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().expect("a directory");
+    let trigger = "when latency(begin, end by id) > 40ms then snapshot before 10s as stalls";
+    let builder = Session::builder("flight").enable("triggers:*").overwrite().memory(4 << 20).clock(ringtrace::Clock::None);
+    let builder = builder.trigger(trigger).output(directory.path().join("trace"));
+    let session = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    (0..100).for_each(|id| begin(id, "a request"));
+    (0..99).for_each(end);
+    std::thread::sleep(Duration::from_millis(60));
+    end(99);
+    let (_, firing) = fired(&session, 1);
+    assert!(firing.what.contains(" from begin to end, id = "), "{firing:?}");
+    let (_, contents) = saved(&firing);
+    let mut ids = contents.numbers("triggers:end", "id");
+    ids.sort_unstable(); // the test's thread may have changed its CPU
+    assert!(ids.into_iter().eq(0..100));
+}
+
+/// What is forked is followed with the triggers of the session.
+#[test]
+#[expect(unsafe_code, reason = "fork(2)")]
+fn a_followed_child_saves_its_own_moment() {
+    const NAME: &str = "a_followed_child_saves_its_own_moment";
+    if is_child(NAME) {
+        ringtrace::init();
+        request(1, 10);
+        // SAFETY: the child uses what a child of a threaded process may, and ringtrace.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            request(2, 10);
+            request(3, 9000);
+            std::process::exit(0);
+        }
+        let mut status = -1;
+        // SAFETY: `status` is written.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        assert_eq!(status, 0);
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let rules = "follow; overwrite; memory 4M; output trace; when request if us > 5000 then snapshot before 10s as slow";
+    let done = child(NAME).env("RINGTRACE", rules).current_dir(directory.path()).output().expect("it runs");
+    assert!(done.status.success(), "{done:?}");
+    let is_saved = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("-trigger-slow.ringtrace");
+    let found: Vec<_> = walk(directory.path()).into_iter().filter(is_saved).collect();
+    let [snapshot] = &found[..] else { panic!("{:?}: {done:?}", walk(directory.path())) };
+    let contents = read_by_both(snapshot);
+    assert_eq!(contents.numbers("triggers:request", "id"), [2, 3], "{done:?}");
+}
+
 #[test]
 fn maxima_fire_when_they_are_exceeded() {
     let _alone = alone();

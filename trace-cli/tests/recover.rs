@@ -78,11 +78,36 @@ fn what_a_killed_program_left_is_shown_and_recovered() {
 #[test]
 fn what_is_not_wanted_is_removed() {
     let place = Place::new();
-    let pid = killed(&place, &["--overwrite"]);
+    let pids = [killed(&place, &["--overwrite"]), killed(&place, &["--overwrite"])];
     assert_eq!(place.succeed(&["clean", "--all", "--older-than", "1h"]), "");
-    assert_eq!(place.json(&["ps", "--dead"]).len(), 1);
-    assert!(place.succeed(&["clean", &pid]).starts_with("removed "));
+    assert_eq!(place.json(&["ps", "--dead"]).len(), 2);
+    // The first ended two hours ago.
+    let images = std::fs::read_dir(place.runtime()).expect("the base").flatten();
+    let old = images.map(|image| image.path()).find(|path| path.to_string_lossy().contains(&format!("/{}-", pids[0])));
+    let journal = std::fs::File::options().write(true).open(old.expect("its directory").join("last/journal")).expect("a file");
+    let two_hours = std::time::Duration::from_secs(2 * 60 * 60);
+    journal.set_modified(std::time::SystemTime::now() - two_hours).expect("its time");
+    let said = place.succeed(&["clean", "--all", "--older-than", "1h"]);
+    assert!(said.lines().count() == 1 && said.contains(&format!("/{}-", pids[0])), "{said}");
+    assert_eq!(place.json(&["ps", "--dead"])[0]["pid"].to_string(), pids[1]);
+    assert!(place.succeed(&["clean", &pids[1]]).starts_with("removed "));
     assert!(place.json(&["ps", "--dead"]).is_empty());
+}
+
+/// What was held back until it is decided whose events stay is in a trace beside the other; of a flight recorder, in the trace.
+#[test]
+fn what_was_not_yet_decided_is_recovered_whole() {
+    let place = Place::new();
+    let keep = ["--trigger", "keep counted if number > 990 by number wait 1h"];
+    for mode in [&[][..], &["--overwrite"]] {
+        let pid = killed(&place, &[&keep[..], mode].concat());
+        let said = place.succeed(&["recover", &pid]);
+        let to = format!("{pid}{}", if mode.is_empty() { "-undecided" } else { "" });
+        assert!(said.contains(&format!("/{to};")) || said.trim_end().contains(&format!("/{to}")), "{said}");
+        let contents = read_by_both(&place.here().join(to));
+        assert!(contents.numbers("recover:counted", "number").into_iter().eq(0..1000), "{said}");
+        assert_eq!(contents.counts.get("ringtrace:not_kept"), None);
+    }
 }
 
 #[test]

@@ -156,6 +156,10 @@ const MOST_REMAINS: (usize, u64) = (64, 1 << 30);
 /// Removes what ended processes left in `base`: all where there is nothing to recover, else the oldest sessions beyond 64 or
 /// 1 GiB, each by `remove`, which makes sure that nobody uses it any more.
 pub fn tidy(base: &Path, remove: impl Fn(&Path)) {
+    tidy_to(base, MOST_REMAINS, remove);
+}
+
+fn tidy_to(base: &Path, (most, most_bytes): (usize, u64), remove: impl Fn(&Path)) {
     let mut remains = Vec::new();
     for image in images(base).into_iter().flatten() {
         // A socket may be silent for a moment where the program closed its descriptors.
@@ -173,7 +177,7 @@ pub fn tidy(base: &Path, remove: impl Fn(&Path)) {
     let mut total = 0;
     for (place, (_, session, bytes, image)) in remains.into_iter().enumerate() {
         total += bytes;
-        if place >= MOST_REMAINS.0 || total > MOST_REMAINS.1 {
+        if place >= most || total > most_bytes {
             remove(&session);
             image.remove_if_empty();
         }
@@ -373,6 +377,31 @@ mod tests {
         tidy(base.path(), |session| std::fs::remove_dir_all(session).expect("it goes"));
         let left: Vec<u32> = (0..most + 3).filter(|number| image(*number).exists()).collect();
         assert!(left.iter().copied().eq(std::iter::once(0).chain(3..most + 3)), "{left:?}");
+    }
+
+    #[test]
+    fn what_ended_processes_left_is_bounded_in_bytes() {
+        let base = tempfile::tempdir().expect("a directory");
+        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).expect("its mode");
+        let image = |number: u32| base.path().join(ImageName { pid: 1, start_time: u64::MAX, id: number }.to_string());
+        for number in 0..5 {
+            private_directory(&image(number)).expect("it is made");
+            let session = image(number).join("session");
+            std::fs::create_dir(&session).expect("a directory");
+            // The second has the size of the others, and nothing in it.
+            let rings = File::create(session.join("rings")).expect("a file");
+            rings.set_len(1 << 20).expect("its size");
+            if number != 1 {
+                std::fs::write(session.join("rings"), vec![1; 1 << 20]).expect("its content");
+            }
+            let journal = File::create(session.join("journal")).expect("a file");
+            let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(u64::from(number));
+            journal.set_modified(time).expect("its time");
+        }
+        // Room for two, and what the file system takes besides.
+        tidy_to(base.path(), (4, 5 << 19), |session| std::fs::remove_dir_all(session).expect("it goes"));
+        let left: Vec<u32> = (0..5).filter(|number| image(*number).exists()).collect();
+        assert_eq!(left, [3, 4]);
     }
 
     #[test]

@@ -167,7 +167,12 @@ pub(crate) fn clean(arguments: &Clean, common: &Common) -> Result<Outcome, Failu
     if let Some(age) = arguments.older_than {
         let written = |path: &Path| std::fs::metadata(path.join("journal")).and_then(|m| m.modified()).ok();
         let is_older = |at: SystemTime| at.elapsed().is_ok_and(|elapsed| elapsed >= age);
+        let all = sessions.len();
         sessions.retain(|path| written(path).is_some_and(is_older));
+        if sessions.is_empty() && all > 0 {
+            complain(format_args!("nothing that old was left; {all} younger"));
+            return Ok(Outcome::Complete);
+        }
     }
     each(&sessions, |session, out| {
         Remains::open(session).map_err(|error| Failure::Runtime(Box::new(error)))?.remove();
