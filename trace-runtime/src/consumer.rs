@@ -356,6 +356,7 @@ impl Consumer {
                 report::say(format_args!("what could not be written of {} is kept in {}", session.name, path.display()));
             }
         }
+        lock(&session.delivery).close();
         // CH-1: lists that name the channel may still be read: it goes when they do.
         rcu::retire(Box::new(session));
         result

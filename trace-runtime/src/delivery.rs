@@ -92,8 +92,8 @@ impl Delivery {
             return Ok(());
         }
         self.describe(&[metadata::not_kept()])?;
-        let mut sieve = Sieve::new(Box::new(Elsewhere), kept.clone(), &self.trace, &self.classes, None)?;
-        sieve.put_before(std::mem::replace(&mut self.transfer.sink, Box::new(Elsewhere)));
+        let mut sieve = Sieve::new(Box::new(Elsewhere::default()), kept.clone(), &self.trace, &self.classes, None)?;
+        sieve.put_before(std::mem::replace(&mut self.transfer.sink, Box::new(Elsewhere::default())));
         self.transfer.sink = Box::new(sieve);
         let (told, told_at, moments) = (NotKept::default(), Instant::now(), VecDeque::new());
         self.keeping = Some(Keeping { kept, told, told_at, moments, fullness: 0 });
@@ -232,6 +232,11 @@ impl Delivery {
                 Ok(Round { fullness })
             });
         }
+    }
+
+    /// Closes the output of a session that is over; its files are not to stay open until the rings may go.
+    pub(crate) fn close(&mut self) {
+        self.transfer.sink = Box::new(Elsewhere { written: self.transfer.sink.written() });
     }
 
     /// An error ends the recording: it is kept for whoever asks, and the output gets nothing more.

@@ -1,8 +1,10 @@
 //! Where packets go: a trace directory in CTF 1.8, or readable lines on stderr.
 
+mod blocks;
 mod resume;
 pub(crate) mod rotation;
 
+use self::blocks::Blocks;
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
 use crate::transfer::Told;
@@ -76,8 +78,12 @@ pub(crate) trait Sink: Send {
     fn flush(&mut self) -> Result<()>;
 }
 
-/// Takes nothing: another process consumes the rings.
-pub(crate) struct Elsewhere;
+/// Takes nothing: another process consumes the rings, or the trace is complete.
+#[derive(Default)]
+pub(crate) struct Elsewhere {
+    /// Bytes that its predecessor wrote.
+    pub(crate) written: u64,
+}
 
 impl Sink for Elsewhere {
     fn describe(&mut self, _: &[ctf::EventClass]) -> Result<()> {
@@ -89,16 +95,13 @@ impl Sink for Elsewhere {
     }
 
     fn written(&self) -> u64 {
-        0
+        self.written
     }
 
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 }
-
-/// Disk blocks are allocated ahead in steps of this size, invisibly to readers.
-const ALLOCATION: u64 = 16 << 20;
 
 /// A trace directory: `metadata`, one file for each stream, `index/`; all of them closed to other users.
 pub(crate) struct Directory {
@@ -114,8 +117,8 @@ pub(crate) struct Directory {
     streams: HashMap<StreamId, StreamFile>,
     /// Whether there is something beside what the consumer writes itself.
     has_packets: bool,
-    /// Whether blocks are allocated ahead.
-    allocates: bool,
+    /// Whether the file system is told ahead what comes, and what is not needed any more.
+    grows: bool,
 }
 
 impl Directory {
@@ -142,12 +145,12 @@ impl Directory {
             .map_err(|e| Error::io("cannot write the metadata of the trace", &file, e))?;
         made.0.clear();
         let (uuid, streams) = (trace.uuid, HashMap::new());
-        Ok(Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: false, allocates: true })
+        Ok(Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: false, grows: true })
     }
 
     /// It is written in one go, so allocating ahead is of no use.
     pub(crate) fn at_once(self) -> Directory {
-        Directory { allocates: false, ..self }
+        Directory { grows: false, ..self }
     }
 }
 
@@ -217,8 +220,8 @@ impl Sink for Directory {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let place = Place { path: &self.path, directory: &mut self.directory, index: &mut self.index };
-                let allocated = if self.allocates { 0 } else { u64::MAX };
-                entry.insert(StreamFile::create(place, packet, self.uuid, self.origin_ns, allocated)?)
+                let blocks = if self.grows { Blocks::behind(0) } else { Blocks::left_alone() };
+                entry.insert(StreamFile::create(place, packet, self.uuid, self.origin_ns, blocks)?)
             }
         };
         stream.append(packet, self.uuid)
@@ -258,8 +261,7 @@ struct StreamFile {
     index: Appended,
     /// Bytes of whole packets.
     len: u64,
-    /// Bytes for which the file system has set blocks aside.
-    allocated: u64,
+    blocks: Blocks,
     packets: u64,
     /// Packets of a process that has ended, until this one goes on behind them.
     earlier: resume::Packets,
@@ -271,7 +273,7 @@ impl StreamFile {
         first: &Packet<'_>,
         uuid: [u8; 16],
         origin_ns: Option<u64>,
-        allocated: u64,
+        blocks: Blocks,
     ) -> Result<StreamFile> {
         let name = format!("{}_{}", kind(first.stream.class), first.stream.instance);
         let index_name = format!("{name}.idx");
@@ -289,7 +291,7 @@ impl StreamFile {
         };
         let index = create_file(indexes, &index_name).inspect_err(|_| undo(directory, &name));
         let index = Appended::new(index.map_err(failed(&index_path))?);
-        let mut stream = StreamFile { file, index, path, len: 0, allocated, packets: 0, earlier: Vec::new() };
+        let mut stream = StreamFile { file, index, path, len: 0, blocks, packets: 0, earlier: Vec::new() };
         let header = stream.index.append(&index::header()).map_err(failed(&index_path));
         // Readers report the events discarded in a packet as the difference to the packet before it, so a stream begins with
         // an empty one that has lost nothing.
@@ -330,12 +332,13 @@ impl StreamFile {
         }
         self.len += size as u64;
         self.packets += 1;
+        self.blocks.written(&self.file, self.len);
         Ok(())
     }
 
     fn write(&mut self, parts: &[&[u8]; 3], size: u64) -> io::Result<()> {
         let file = self.file.file()?;
-        allocate(file, &mut self.allocated, self.len + size);
+        self.blocks.allocate(file, self.len + size);
         let mut at = self.len;
         let written = rustix::io::pwritev(file, &parts.map(IoSlice::new), at)? as u64;
         if written == size {
@@ -354,23 +357,10 @@ impl StreamFile {
     }
 
     fn trim(&mut self) -> io::Result<()> {
-        if self.allocated > self.len {
+        if self.blocks.are_beyond(self.len) {
             self.file.file()?.set_len(self.len)?; // also gives back blocks beyond the end
-            self.allocated = self.len;
+            self.blocks = Blocks::behind(self.len);
         }
         Ok(())
     }
-}
-
-/// Sets blocks aside so that writing need not find them. A file system that cannot is written all the same.
-fn allocate(file: &File, allocated: &mut u64, end: u64) {
-    #[cfg(target_os = "linux")]
-    if end > *allocated {
-        // Small traces are not worth it.
-        let step = if *allocated == 0 && end < ALLOCATION / 16 { ALLOCATION / 16 } else { ALLOCATION };
-        let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, *allocated, step);
-        *allocated += step;
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (file, allocated, end);
 }

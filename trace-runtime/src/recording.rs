@@ -195,7 +195,7 @@ impl Recording {
         let journal = Journal::new(journal, &storage.journal_path(), &trace, &origin, is_mapped)?;
         let is_elsewhere = matches!(builder.output, Output::Elsewhere(_));
         let sink: Box<dyn Sink> = match (&path, &builder.output) {
-            (_, Output::Elsewhere(_)) => Box::new(Elsewhere),
+            (_, Output::Elsewhere(_)) => Box::new(Elsewhere::default()),
             (None, Output::Trigger(source)) => Box::new(Follower::new(source.clone(), &trace)?),
             (None, _) => Box::new(Printer::new(&trace)?),
             (Some(path), _) if builder.rotation.is_wanted() => {

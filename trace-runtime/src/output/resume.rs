@@ -3,6 +3,7 @@
 //! Its metadata are written anew from the journal. Stream files keep their whole packets; what follows those is the part of one
 //! that the process was writing. Indexes are made anew.
 
+use super::blocks::Blocks;
 use super::{Directory, StreamFile, StreamId, create_file, open_directory};
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
@@ -66,7 +67,7 @@ impl Directory {
         }
         let (uuid, origin_ns) = (schema.trace.uuid, Some(origin_ns));
         Ok((
-            Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: true, allocates: true },
+            Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: true, grows: true },
             cut,
         ))
     }
@@ -145,7 +146,8 @@ impl StreamFile {
         packets.iter().for_each(|entry| bytes.extend_from_slice(&entry.encode()));
         index.append(&bytes)?;
         let (path, count) = (name.into(), packets.len() as u64);
-        Ok((Some(StreamFile { path, file, index, len, allocated: len, packets: count, earlier: packets }), cut))
+        let blocks = Blocks::behind(len);
+        Ok((Some(StreamFile { path, file, index, len, blocks, packets: count, earlier: packets }), cut))
     }
 
     /// Bytes at the beginning of a packet's content that the file has already: a process ended between writing a packet and

@@ -1,12 +1,14 @@
 //! System calls and counters, apart from the ring buffer's sequences.
 
 pub(crate) mod counter;
+mod file;
 mod image;
 pub(crate) mod library;
 pub(crate) mod memory;
 mod program;
 mod random;
 
+pub(crate) use file::start_writing;
 pub(crate) use image::*;
 pub(crate) use program::*;
 pub(crate) use random::random;
