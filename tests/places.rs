@@ -238,12 +238,18 @@ fn context_fields_say_where() {
     let session =
         Session::builder("contexts").enable("places:with_context").context(context).output(&path).start().expect("a session");
     let named = std::thread::Builder::new().name("a named thread".to_owned());
-    let thread = named.spawn(|| {
+    let (fired, has_fired) = std::sync::mpsc::channel();
+    let (end, is_over) = std::sync::mpsc::channel::<()>();
+    let thread = named.spawn(move || {
         with_context(9);
-        std::thread::sleep(Duration::from_millis(300)); // long enough to be found among the threads
+        fired.send(()).expect("the test waits");
+        // Lives until it is found among the threads.
+        let _ = is_over.recv();
     });
-    thread.expect("it starts").join().expect("it ends");
+    has_fired.recv().expect("it fires");
     session.stop().expect("it stops");
+    drop(end);
+    thread.expect("it starts").join().expect("it ends");
     let contents = common::read_by_both(&path);
     let line = contents.lines.iter().find(|l| l.contains("with_context")).expect("the event");
     assert!(

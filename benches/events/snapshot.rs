@@ -5,8 +5,8 @@ use ringtrace::{Receipt, Session};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// For rings of 64 MiB in all, which are powers of two, and what goes with them.
-const MEMORY: u64 = 70 << 20;
+/// For rings of 64 MiB in all, and what goes with them.
+const MEMORY: u64 = 66 << 20;
 const ROUNDS: usize = 21;
 /// How long writers are alone before each snapshot.
 const ALONE: Duration = Duration::from_millis(50);

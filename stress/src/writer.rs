@@ -281,7 +281,7 @@ impl Scenario {
             Placement::Global => 0,
         };
         let fallback = if self.is_fallback() { 64 << 10 } else { 1 << 20 };
-        Geometry { buffers, sub_buffer: 16 << 10, sub_buffers: 8, fallback }
+        Geometry { buffers, sub_buffer: 16 << 10, sub_buffers: 7, fallback }
     }
 
     pub(crate) fn write(&self, task: Task) -> Result<()> {

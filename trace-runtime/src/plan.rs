@@ -65,7 +65,7 @@ pub(crate) fn divide(wanted: Wanted) -> Result<(Geometry, bool)> {
     let geometry = Geometry {
         buffers: buffers as u32,
         sub_buffer: size as u32,
-        sub_buffers: power_of_two_in(share / (size + DESCRIPTOR)).clamp(2, 1 << 16) as u32,
+        sub_buffers: (share / (size + DESCRIPTOR)).clamp(2, 1 << 16) as u32,
         fallback: fallback as u32,
     };
     Ok((geometry, by_cid))
@@ -108,6 +108,16 @@ mod tests {
                 }
                 Err(error) => prop_assert!(error.is_memory()),
             }
+        }
+    }
+
+    #[test]
+    fn nearly_all_of_it_is_rings() {
+        for (memory, cpus) in [(64 << 20, 2), (1 << 30, 2), (16 << 20, 8), (1 << 20, 1), (100 << 20, 12)] {
+            let wanted = Wanted { memory, sub_buffer: None, cpus, has_cid: false };
+            let (geometry, _) = divide(wanted).expect("it fits");
+            let ring = u64::from(geometry.sub_buffer) * u64::from(geometry.sub_buffers);
+            assert!(ring * u64::from(cpus) > memory / 8 * 7 - (geometry.fallback as u64), "{geometry:?} of {memory}");
         }
     }
 

@@ -67,7 +67,7 @@ impl<C: Config> Model<C> {
 }
 
 fn sizes_ids_and_gaps<C: Config>() {
-    let mut model = Model::<C>::new(geometry::<C>(16 << 10, 8));
+    let mut model = Model::<C>::new(geometry::<C>(16 << 10, 7));
     let mut reader = model.channel.reader(Purpose::Consume).expect("the first reader");
     let mut random = Random(0x1234_5678_9abc_def1);
     let gaps = [0, 1, 100, 5_000, (1 << 27) - 1, 1 << 27, (1 << 32) - 1, 1 << 32, 1 << 45];
@@ -178,7 +178,7 @@ fn the_largest_record_is_recorded_and_one_byte_more_is_counted() {
 
 fn full<C: Config>() {
     assert_eq!(C::MODE, Mode::Discard);
-    let mut model = Model::<C>::new(geometry::<C>(4096, 4));
+    let mut model = Model::<C>::new(geometry::<C>(4096, 5));
     let mut reader = model.channel.reader(Purpose::Consume).expect("the first reader");
     let mut random = Random(9);
     let mut seen = Vec::new();
@@ -218,7 +218,7 @@ fn a_full_ring_discards_and_counts_exactly() {
 fn overwrite<C: Config>() {
     assert_eq!(C::MODE, Mode::Overwrite);
     for consumes in [false, true] {
-        let mut model = Model::<C>::new(geometry::<C>(4096, 4));
+        let mut model = Model::<C>::new(geometry::<C>(4096, 5));
         let mut random = Random(11);
         let mut reader = model.channel.reader(Purpose::Consume).expect("the first reader");
         let mut seen = Vec::new();
@@ -260,7 +260,7 @@ fn backwards<C: Config>() {
     if C::CLOCK == ClockKind::None || C::PLACEMENT == Placement::MmCid {
         return;
     }
-    let mut model = Model::<C>::new(geometry::<C>(4096, 4));
+    let mut model = Model::<C>::new(geometry::<C>(4096, 5));
     let mut reader = model.channel.reader(Purpose::Consume).expect("the first reader");
     let mut random = Random(3);
     let mut clamped = 0;
@@ -335,7 +335,7 @@ fn geometries_that_cannot_be_are_refused() {
         Geometry { sub_buffer: 5000, ..good },
         Geometry { sub_buffer: 8 << 20, ..good },
         Geometry { sub_buffers: 1, ..good },
-        Geometry { sub_buffers: 3, ..good },
+        Geometry { sub_buffers: 65537, ..good },
         Geometry { fallback: 5000, ..good },
         Geometry { buffers: 0, fallback: 0, ..good },
     ] {

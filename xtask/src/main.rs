@@ -7,6 +7,7 @@ mod browser;
 mod check;
 mod ci;
 mod crash;
+mod environments;
 mod fuzz;
 mod golden;
 mod instructions;
@@ -42,6 +43,11 @@ enum Verb {
     ///
     /// What the macros accept and say is tested by `ui`, what they compile to by `golden`.
     Test,
+    /// The event path without restartable sequences of the C library, and under a sanitizer: tests built for musl, and with
+    /// AddressSanitizer.
+    ///
+    /// Each where rustup has what it needs: the target `x86_64-unknown-linux-musl`, a nightly compiler.
+    Environments,
     /// What the macros accept, and the messages they give where they do not.
     Ui {
         /// Write the messages of this run into the `.stderr` files. Read the difference before you commit it.
@@ -187,6 +193,7 @@ fn run(verb: Verb) -> Result<bool> {
     match verb {
         Verb::Check => Ok(check::run()?.close()),
         Verb::Test => Ok(test::run()?.close()),
+        Verb::Environments => Ok(environments::run()?.close()),
         Verb::Ui { bless } => Ok(ui::run(bless)?.close()),
         Verb::Golden { bless } => Ok(golden::run(bless)?.close()),
         Verb::Instructions { bless } => Ok(instructions::run(bless)?.close()),

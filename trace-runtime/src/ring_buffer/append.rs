@@ -330,7 +330,7 @@ fn open<C: Config>(core: &Core, generation: u64, index: u32, buffer: Buffer<'_>,
     let position = word.position();
     let place = shape.index(position);
     let descriptor = buffer.descriptor(place);
-    let before = buffer.descriptor(place.wrapping_sub(1));
+    let before = buffer.descriptor(shape.before(place));
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed); // RB-7: of sub-buffers that are closed
     // Descriptors count from 1, so the one before tells this one's number counted from 0.
     let sequence = load(&before.sequence);

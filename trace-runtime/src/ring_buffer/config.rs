@@ -94,7 +94,7 @@ pub struct Geometry {
     pub buffers: u32,
     /// Bytes of a sub-buffer: a power of two, 4 KiB to 4 MiB.
     pub sub_buffer: u32,
-    /// Sub-buffers of a ring buffer: a power of two, at least 2.
+    /// Sub-buffers of a ring buffer: 2 to 65536.
     pub sub_buffers: u32,
     /// Bytes of the fallback region's ring: 0 or a power of two, at least 4 KiB. At 0, events that cannot be recorded in a
     /// ring buffer are lost ([`NoBuffer`](super::Outcome::NoBuffer)).
@@ -122,8 +122,8 @@ impl Geometry {
         {
             return wrong("a sub-buffer has a power of two of bytes, 4 KiB to 4 MiB");
         }
-        if !self.sub_buffers.is_power_of_two() || !(2..=Self::MOST_SUB_BUFFERS).contains(&self.sub_buffers) {
-            return wrong("a ring buffer has a power of two of sub-buffers, 2 to 65536");
+        if !(2..=Self::MOST_SUB_BUFFERS).contains(&self.sub_buffers) {
+            return wrong("a ring buffer has 2 to 65536 sub-buffers");
         }
         let fallback = Self::SMALLEST_SUB_BUFFER..=Self::LARGEST_FALLBACK;
         if self.fallback != 0 && !(self.fallback.is_power_of_two() && fallback.contains(&self.fallback)) {

@@ -164,7 +164,9 @@ impl Core {
         let ready = u32::try_from(share.max(2)).unwrap_or(u32::MAX);
         let allocated = if ahead >= layout.file_size() || ready >= geometry.sub_buffers { u32::MAX } else { ready };
         allocate_buffers(file, &layout, None, allocated)?;
-        let mapping = Arc::new(Mapping::new(file, layout.file_size(), true)?);
+        let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
+        // RB-8: a masked position that no writer made still leads to memory of ours.
+        let mapping = Arc::new(Mapping::with_room_behind(file, layout.file_size(), shape.lap() - shape.ring())?);
         let key = u64::from_ne_bytes(crate::sys::random());
         let settings = Settings::of::<C>();
         write_superblock(&mapping, &layout, settings, key)?;
@@ -173,14 +175,13 @@ impl Core {
             _ => cpus.iter().map(|cpu| *cpu as usize + 1).max().unwrap_or(0).max(configured_cpus()).max(FEWEST_ENTRIES),
         };
         let generation = WipedWord::new(1)?;
-        let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
         let per_cpu = |_| PerCpu {
             control: AtomicPtr::new(no_buffer()),
             ring: AtomicPtr::new(no_buffer()),
             generation: generation.as_ptr(),
             clock: clock.current(),
             sub_buffer_mask: shape.sub_buffer() - 1,
-            ring_mask: shape.ring() - 1,
+            ring_mask: shape.lap() - 1,
             limit: (geometry.largest_record() - LONGEST_HEADER) as u64,
             core: AtomicPtr::default(),
         };
@@ -539,14 +540,14 @@ impl<'c> Buffer<'c> {
 
     /// The descriptor of the sub-buffer at `index` in the ring.
     pub(super) fn descriptor(&self, index: u64) -> &'c Descriptor {
-        let index = index as usize & (self.core.layout.geometry.sub_buffers as usize - 1);
-        // SAFETY: RB-8: the index was masked with the private geometry.
+        let index = (index as usize).min(self.core.layout.geometry.sub_buffers as usize - 1);
+        // SAFETY: RB-8: the index is bounded by the private geometry.
         unsafe { &*self.base.add(Layout::DESCRIPTORS as usize).cast::<Descriptor>().add(index) }
     }
 
     /// Address of the data at `offset` in the ring.
     pub(super) fn data(&self, offset: u64) -> *mut u8 {
-        // SAFETY: RB-8: masked with the private geometry.
+        // SAFETY: RB-8: masked with the private geometry; what a mask lets through beyond the ring is mapped too.
         unsafe { self.base.add((self.core.layout.data + (offset & self.core.per_cpu().ring_mask)) as usize) }
     }
 }
@@ -575,7 +576,7 @@ impl<'m> Memory<'m> {
 
     pub(super) fn descriptor(&self, buffer: u32, index: u64) -> Option<&'m Descriptor> {
         self.control(buffer)?;
-        let index = index & u64::from(self.layout.geometry.sub_buffers - 1);
+        let index = index.min(u64::from(self.layout.geometry.sub_buffers - 1));
         self.mapping.view(self.layout.buffer(buffer) + Layout::DESCRIPTORS + index * size_of::<Descriptor>() as u64)
     }
 
@@ -605,7 +606,11 @@ impl<'m> Memory<'m> {
         // Relaxed: a sample for a report.
         let consumed = page.consumed.load(Ordering::Relaxed) / shape.sub_buffer();
         let first = consumed.max(opened.saturating_sub(shape.sub_buffers()));
-        let before = if first >= opened { total } else { self.descriptor(buffer, first)?.records_before.load(Ordering::Relaxed) };
+        let before = if first >= opened {
+            total
+        } else {
+            self.descriptor(buffer, first % shape.sub_buffers())?.records_before.load(Ordering::Relaxed)
+        };
         let partly = CommitWord::load(&page.partly, Ordering::Relaxed);
         let is_partly = first == consumed
             && shape.start(partly.position()) == shape.position_of(first)
@@ -623,7 +628,8 @@ impl<'m> Memory<'m> {
         let position = word.position();
         // At a boundary the newest sub-buffer is closed, and its descriptor knows its records.
         let is_closed = shape.offset(position) == 0;
-        let newest = self.descriptor(buffer, shape.index(position).wrapping_sub(u64::from(is_closed)))?;
+        let index = shape.index(position);
+        let newest = self.descriptor(buffer, if is_closed { shape.before(index) } else { index })?;
         let closed = if is_closed { newest.content.load(Ordering::Relaxed) >> 32 } else { 0 };
         let records = newest.records_before.load(Ordering::Relaxed) + closed + u64::from(word.records());
         Some((newest.sequence.load(Ordering::Relaxed), records))

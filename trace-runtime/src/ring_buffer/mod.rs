@@ -29,7 +29,8 @@
 //!                │ opening word │ record │ record │ not written yet … │
 //! ```
 //!
-//! Positions count bytes modulo 2⁴⁴ and are compared by distance (`position.rs`, property-tested). A record never ends exactly at
+//! Positions count bytes modulo 2⁴⁴ and are compared by distance (`position.rs`, property-tested). Where the number of sub-buffers is
+//! no power of two, closing the last one takes the position to the next power of two: a *lap*. A record never ends exactly at
 //! a sub-buffer's end, and the opening word keeps the position of an open sub-buffer off its beginning; so a position *at* a
 //! boundary always means: the one before is closed, the next is not open.
 //!
@@ -85,9 +86,10 @@
 //!   is at the end or beyond. So a sequence that is aborted between its stores changed nothing that anybody reads, and its
 //!   repetition stores the same again.
 //! - RB-7 *quiet*: Bytes between `consumed` and the position are not written in discard mode. In overwrite mode a copy of
-//!   sub-buffer k is valid if afterwards the position is less than a ring beyond its beginning.
+//!   sub-buffer k is valid if afterwards the position is less than a lap beyond its beginning.
 //! - RB-8 *private*: Every address, mask and length that the writer uses comes from private memory. What is read from the mapping
-//!   is compared or counted, never used as an address or length without a bound.
+//!   is compared or counted, never used as an address or length without a bound. A position is masked by the lap; behind the file,
+//!   as much is mapped as a lap is longer than a ring.
 //! - RB-9 *generation*: Every sequence compares the channel's generation, a word in a page that fork(2) wipes and that is never 0
 //!   in its creator, with the caller's, which is never 0. A forked child cannot write its parent's rings.
 //! - RB-10 *disarmed*: `rseq_cs` is cleared on every exit of a sequence (SYS-3 of [`trace_registry::sys`]).

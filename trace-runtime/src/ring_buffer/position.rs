@@ -84,18 +84,24 @@ impl CommitWord {
     }
 }
 
-/// The sizes of a ring buffer, all powers of two.
+/// The sizes of a ring buffer.
+///
+/// A sub-buffer has a power of two of bytes; their number is any. Positions count as if it were the next power of two, a *lap*: from
+/// the end of the last sub-buffer they go on where the next lap begins, by the commit that closes it. So a mask finds the place of a
+/// position, and what is between the last sub-buffer and the next lap takes no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     sub_buffer_bits: u32,
-    ring_bits: u32,
+    lap_bits: u32,
+    sub_buffers: u64,
 }
 
 impl Shape {
-    /// Returns the shape of `sub_buffers` sub-buffers of `sub_buffer` bytes, both powers of two.
+    /// Returns the shape of `sub_buffers` sub-buffers of `sub_buffer` bytes, a power of two.
     pub(super) const fn new(sub_buffer: u32, sub_buffers: u32) -> Shape {
         let sub_buffer_bits = sub_buffer.trailing_zeros();
-        Shape { sub_buffer_bits, ring_bits: sub_buffer_bits + sub_buffers.trailing_zeros() }
+        let lap_bits = sub_buffer_bits + sub_buffers.next_power_of_two().trailing_zeros();
+        Shape { sub_buffer_bits, lap_bits, sub_buffers: sub_buffers as u64 }
     }
 
     /// Returns the bytes of a sub-buffer.
@@ -105,12 +111,17 @@ impl Shape {
 
     /// Returns the bytes of the ring.
     pub(super) const fn ring(self) -> u64 {
-        1 << self.ring_bits
+        self.sub_buffers << self.sub_buffer_bits
+    }
+
+    /// Returns how far a position moves until it is at the same place again: a power of two, the ring's bytes or more.
+    pub(super) const fn lap(self) -> u64 {
+        1 << self.lap_bits
     }
 
     /// Returns the number of sub-buffers.
     pub(super) const fn sub_buffers(self) -> u64 {
-        1 << (self.ring_bits - self.sub_buffer_bits)
+        self.sub_buffers
     }
 
     /// Returns how far `position` is into its sub-buffer. 0: the one before is closed, this one is not open yet.
@@ -120,12 +131,17 @@ impl Shape {
 
     /// Returns how far `position` is into the ring.
     pub(super) const fn ring_offset(self, position: Position) -> u64 {
-        position.0 & (self.ring() - 1)
+        position.0 & (self.lap() - 1)
     }
 
     /// Returns the place in the ring of the sub-buffer that holds `position`.
     pub(super) const fn index(self, position: Position) -> u64 {
         self.ring_offset(position) >> self.sub_buffer_bits
+    }
+
+    /// Returns the place of the sub-buffer before the one at `index`.
+    pub(super) const fn before(self, index: u64) -> u64 {
+        if index == 0 { self.sub_buffers - 1 } else { index - 1 }
     }
 
     /// Returns where the sub-buffer that holds `position` begins.
@@ -134,10 +150,11 @@ impl Shape {
         Position(position.0 & !(self.sub_buffer() - 1))
     }
 
-    /// Returns where the sub-buffer after the one that holds `position` begins.
+    /// Returns where the sub-buffer after the one that holds `position` begins: behind the last one, with the next lap.
     #[must_use]
     pub(super) const fn boundary(self, position: Position) -> Position {
-        self.start(position).advance(self.sub_buffer())
+        let next = self.start(position).advance(self.sub_buffer());
+        if self.ring_offset(next) < self.ring() { next } else { Position(next.0 & !(self.lap() - 1)).advance(self.lap()) }
     }
 
     /// Whether a record of `len` bytes at `position` needs a new sub-buffer first.
@@ -151,19 +168,27 @@ impl Shape {
 
     /// Whether the sub-buffer that begins at `start` has not been written over while the writer is at `now`.
     ///
-    /// When `now` is a whole ring further on, the writer may be about to write the first byte.
+    /// When `now` is a whole lap further on, the writer may be about to write the first byte.
     pub(super) const fn is_intact(self, start: Position, now: Position) -> bool {
-        now.since(start) < self.ring()
+        now.since(start) < self.lap()
     }
 
     /// Returns the position where the sub-buffer of number `sequence` (counted from 0, never wrapping) begins.
     pub(super) const fn position_of(self, sequence: u64) -> Position {
-        Position::new(sequence << self.sub_buffer_bits)
+        let (laps, index) = (sequence / self.sub_buffers, sequence % self.sub_buffers);
+        Position::new((laps << self.lap_bits).wrapping_add(index << self.sub_buffer_bits))
     }
 
     /// Returns the number of the sub-buffer that holds `position`, given the number of a sub-buffer at or before it.
     pub(super) const fn sequence_of(self, position: Position, earlier: u64) -> u64 {
-        earlier + (self.start(position).since(self.position_of(earlier)) >> self.sub_buffer_bits)
+        earlier + (self.bytes_between(self.position_of(earlier), self.start(position)) >> self.sub_buffer_bits)
+    }
+
+    /// Returns the bytes of the ring from `earlier` to `later`.
+    pub(super) const fn bytes_between(self, earlier: Position, later: Position) -> u64 {
+        let distance = later.since(earlier);
+        let laps = (self.ring_offset(earlier) + distance) >> self.lap_bits;
+        distance.saturating_sub(laps * (self.lap() - self.ring()))
     }
 }
 
@@ -181,40 +206,68 @@ mod tests {
     }
 
     fn shape() -> impl Strategy<Value = Shape> {
-        (12_u32..=22, 1_u32..=10).prop_map(|(sub, count)| Shape::new(1 << sub, 1 << count))
+        (12_u32..=22, 2_u32..=1025).prop_map(|(sub, count)| Shape::new(1 << sub, count))
+    }
+
+    /// A plain ring: bytes that only grow, sub-buffer behind sub-buffer.
+    struct Plain {
+        shape: Shape,
+        bytes: u128,
+    }
+
+    impl Plain {
+        /// Near a position of interest, as the writer counts.
+        fn near(shape: Shape, position: u128) -> u128 {
+            let (ring, lap) = (u128::from(shape.ring()), u128::from(shape.lap()));
+            position / lap * ring + position % lap % ring
+        }
+
+        /// The position as the writer counts it: laps of a power of two.
+        fn position(&self) -> Position {
+            let (ring, lap) = (u128::from(self.shape.ring()), u128::from(self.shape.lap()));
+            Position::new((self.bytes / ring * lap + self.bytes % ring) as u64)
+        }
     }
 
     proptest! {
         #[test]
-        fn arithmetic_agrees_with_positions_that_never_wrap(shape in shape(), at in model_position(), len in 0_u64..1 << 15) {
+        fn arithmetic_agrees_with_positions_that_never_wrap(shape in shape(), near in model_position(), len in 0_u64..1 << 15) {
+            let bytes = Plain::near(shape, near);
             let sub = u128::from(shape.sub_buffer());
             let ring = u128::from(shape.ring());
-            let position = Position::new(at as u64);
-            let next_boundary = at / sub * sub + sub;
-            prop_assert_eq!(u128::from(shape.offset(position)), at % sub);
-            prop_assert_eq!(u128::from(shape.ring_offset(position)), at % ring);
-            prop_assert_eq!(u128::from(shape.index(position)), at % ring / sub);
-            prop_assert_eq!(shape.boundary(position), Position::new(next_boundary as u64));
-            let is_open = at % sub != 0;
-            prop_assert_eq!(shape.needs_switch(position, len), !is_open || at + u128::from(len) >= next_boundary);
-            prop_assert_eq!(position.advance(len), Position::new((at + u128::from(len)) as u64));
+            let at = |bytes| Plain { shape, bytes }.position();
+            let position = at(bytes);
+            let next_boundary = bytes / sub * sub + sub;
+            prop_assert_eq!(u128::from(shape.offset(position)), bytes % sub);
+            prop_assert_eq!(u128::from(shape.ring_offset(position)), bytes % ring);
+            prop_assert_eq!(u128::from(shape.index(position)), bytes % ring / sub);
+            prop_assert_eq!(shape.before(shape.index(at(bytes + sub))), shape.index(position));
+            prop_assert_eq!(shape.start(position), at(bytes / sub * sub));
+            prop_assert_eq!(shape.boundary(position), at(next_boundary));
+            let is_open = bytes % sub != 0;
+            prop_assert_eq!(shape.needs_switch(position, len), !is_open || bytes + u128::from(len) >= next_boundary);
             prop_assert_eq!(position.advance(len).since(position), len);
         }
 
         #[test]
-        fn a_copy_is_intact_until_the_writer_is_one_ring_ahead(shape in shape(), at in model_position(), ahead in 0_u64..1 << 34) {
-            let start = at - at % u128::from(shape.sub_buffer());
+        fn a_copy_is_intact_until_the_writer_is_one_ring_ahead(shape in shape(), near in model_position(), ahead in 0_u64..1 << 34) {
+            let bytes = Plain::near(shape, near);
+            let start = bytes - bytes % u128::from(shape.sub_buffer());
             let now = start + u128::from(ahead);
-            let intact = shape.is_intact(Position::new(start as u64), Position::new(now as u64));
-            prop_assert_eq!(intact, now < start + u128::from(shape.ring()));
+            let at = |bytes| Plain { shape, bytes }.position();
+            prop_assert_eq!(shape.is_intact(at(start), at(now)), now < start + u128::from(shape.ring()));
         }
 
         #[test]
-        fn sequences_are_extended_across_the_wrap(shape in shape(), at in model_position(), behind in 0_u64..4096) {
-            let sequence = (at / u128::from(shape.sub_buffer())) as u64;
+        fn distances_and_sequences_are_those_of_a_plain_ring(shape in shape(), near in model_position(), behind in 0_u64..4096) {
+            let bytes = Plain::near(shape, near);
+            let (sub, at) = (u128::from(shape.sub_buffer()), |bytes| Plain { shape, bytes }.position());
+            let sequence = (bytes / sub) as u64;
             let earlier = sequence.saturating_sub(behind);
-            prop_assert_eq!(shape.sequence_of(Position::new(at as u64), earlier), sequence);
-            prop_assert_eq!(shape.position_of(sequence), shape.start(Position::new(at as u64)));
+            prop_assert_eq!(shape.sequence_of(at(bytes), earlier), sequence);
+            prop_assert_eq!(shape.position_of(sequence), at(bytes / sub * sub));
+            let before = bytes - bytes.min(u128::from(behind) << 9);
+            prop_assert_eq!(u128::from(shape.bytes_between(at(before), at(bytes))), bytes - before);
         }
 
         #[test]

@@ -309,12 +309,14 @@ impl Reader {
         let partly = CommitWord::load(&page.partly, Ordering::Acquire).position();
         // Relaxed: a sample.
         let mut consumed = page.consumed.load(Ordering::Relaxed);
-        if self.shape.start(partly) == Position::new(consumed) {
+        let mut at = self.shape.position_of(consumed / self.shape.sub_buffer());
+        if self.shape.start(partly) == at {
             consumed += self.shape.offset(partly);
+            at = partly;
         }
         // Acquire: what is produced is not older than what is consumed.
         let produced = CommitWord::load(&memory.control(buffer)?.commit, Ordering::Acquire).position();
-        let ahead = produced.since(Position::new(consumed));
+        let ahead = self.shape.bytes_between(at, produced);
         Some(Positions { produced: consumed.wrapping_add(ahead), consumed })
     }
 
@@ -329,7 +331,7 @@ impl Reader {
         let (Some(control), Some(cursor)) = (memory.control(buffer), self.cursors.get(buffer as usize)) else { return 0 };
         let now = CommitWord::load(&control.commit, Ordering::Relaxed).position();
         let at = self.shape.position_of(cursor.sequence).advance(cursor.offset);
-        now.since(at).min(self.shape.ring())
+        self.shape.bytes_between(at, now).min(self.shape.ring())
     }
 
     /// Returns how far the rings are now.
@@ -373,7 +375,7 @@ impl Reader {
             if ahead > 1 << (super::position::POSITION_BITS - 1) {
                 return None; // behind the cursor: not a state that a writer makes
             }
-            if !copies && ahead > shape.ring() {
+            if !copies && ahead > shape.lap() {
                 return None; // more than fits, where nothing is overwritten: the same
             }
             let live = CommitWord::load(&control.commit, Ordering::Acquire).position();
@@ -543,7 +545,8 @@ impl Cursor {
         cursor.delivered = page.delivered.load(Ordering::Relaxed);
         // Behind by more than a ring (or by the 44 bits, or not at all): begin with the oldest that is there.
         let word = cursor.until.or(now).map_or(CommitWord::load(&control.commit, Ordering::Acquire), |c| c.word);
-        let present = shape.index(word.position().advance(shape.sub_buffer() - 1)).wrapping_sub(1);
+        let index = shape.index(word.position());
+        let present = if shape.offset(word.position()) == 0 { shape.before(index) } else { index };
         // The newest sub-buffer that was opened knows its number; counted from 1.
         if let Some(newest) = memory.descriptor(buffer, present) {
             let opened = newest.sequence.load(Ordering::Relaxed);

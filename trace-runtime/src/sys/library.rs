@@ -45,7 +45,7 @@ impl Library {
         let mut map: *const LinkMap = std::ptr::null();
         // SAFETY: RTLD_DI_LINKMAP writes a pointer to the object's link map, which is there as long as the object.
         let base = unsafe {
-            if libc::dlinfo(self.0.as_ptr(), RTLD_DI_LINKMAP, (&raw mut map).cast()) != 0 || map.is_null() {
+            if dlinfo(self.0.as_ptr(), RTLD_DI_LINKMAP, (&raw mut map).cast()) != 0 || map.is_null() {
                 return None;
             }
             (*map).base
@@ -54,9 +54,13 @@ impl Library {
     }
 }
 
-// <dlfcn.h>
+// <dlfcn.h>; the libc crate does not declare it for musl.
 #[cfg(target_os = "linux")]
 const RTLD_DI_LINKMAP: libc::c_int = 2;
+#[cfg(target_os = "linux")]
+unsafe extern "C" {
+    fn dlinfo(handle: *mut libc::c_void, request: libc::c_int, info: *mut libc::c_void) -> libc::c_int;
+}
 
 impl Drop for Library {
     fn drop(&mut self) {

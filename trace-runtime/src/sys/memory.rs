@@ -36,6 +36,20 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
+    /// Maps the first `len` bytes of `file`, a multiple of the page size, and `behind` zeroed bytes of no file behind them.
+    pub(crate) fn with_room_behind(file: &File, len: u64, behind: u64) -> io::Result<Mapping> {
+        let to_len = |len: u64| usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory);
+        let (file_len, len) = (to_len(len)?, to_len(len.saturating_add(behind))?);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, access, MapFlags::PRIVATE | MapFlags::NORESERVE)? };
+        let mapping = Mapping { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len };
+        // SAFETY: over the beginning of the mapping that was just made, of which nothing is used yet.
+        unsafe { rustix::mm::mmap(base, file_len, access, MapFlags::SHARED | MapFlags::FIXED, file.as_fd(), 0)? };
+        Ok(mapping)
+    }
+
     /// Maps `len` zeroed bytes of no file, which a forked child sees as zeroes again. What is not used takes no memory.
     pub(crate) fn zeroed(len: usize) -> io::Result<Mapping> {
         Ok(Mapping { base: map_wiped_on_fork(len)?, len })

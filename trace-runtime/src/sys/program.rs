@@ -157,7 +157,6 @@ fn ahead_of_utc(seconds: i64) -> i64 {
     if IS_KEPT.load(Ordering::Relaxed) {
         return REMEMBERED.load(Ordering::Relaxed);
     }
-    let seconds: libc::time_t = seconds;
     let mut local = MaybeUninit::<libc::tm>::uninit();
     // SAFETY: `localtime_r` writes `local` unless it returns null.
     unsafe { if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() { 0 } else { local.assume_init().tm_gmtoff } }
