@@ -139,6 +139,7 @@ fn a_childs_thread_has_its_own_name() {
     if !is_child(name) {
         let rules = "follow:numbered; context thread_name; follow; output trace";
         let (directory, _) = run(name, Some(rules));
+        std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
         for (pid, contents) in traces(directory.path()) {
             let expected = format!("thread_name = \"{}\"", if pid == 0 { "the parent" } else { "the child" });
             assert_eq!(contents.lines.len(), 1);
