@@ -106,17 +106,28 @@ fn debug_is_cut() {
     assert!(text.len() <= 128 && text.ends_with('…') && text.starts_with("[123456789, "), "{text}");
 }
 
-#[cfg(feature = "tokio")]
+/// Fired by one test only: the tests run side by side.
+#[tracepoint(record)]
+fn in_task(number: u32);
+
+async fn polled_often(number: u32) {
+    in_task(number);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    in_task(number);
+    tokio::task::yield_now().await;
+    in_task(number);
+}
+
 #[test]
 fn the_id_of_the_task() {
     let task = ringtrace::tokio_task().expect("a free field");
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("trace");
     let session =
-        Session::builder("tasks").enable("keys:step").context(Context::VTID | task).output(&path).start().expect("it starts");
+        Session::builder("tasks").enable("keys:in_task").context(Context::VTID | task).output(&path).start().expect("it starts");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
     let mut ids: Vec<String> = runtime.block_on(async {
-        let tasks: Vec<_> = (1..=20u32).map(|number| tokio::spawn(work(number))).collect();
+        let tasks: Vec<_> = (1..=20u32).map(|number| tokio::spawn(polled_often(number))).collect();
         let ids = tasks.iter().map(|task| task.id().to_string()).collect();
         for task in tasks {
             task.await.expect("it ends");

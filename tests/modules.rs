@@ -385,3 +385,39 @@ fn files_that_are_no_modules_are_refused() {
     let said = workspace.try_load(&[Path::new("/nonexistent.so")]);
     assert!(said.starts_with("refused: cannot load /nonexistent.so\n"), "{said}");
 }
+
+/// The dynamic linker trusts all of these, and would end the program.
+#[test]
+fn damaged_tables_do_not_reach_the_dynamic_linker() {
+    const LOAD: u64 = 1;
+    const DYNAMIC: u64 = 2;
+    let workspace = workspace();
+    let whole = fs::read(workspace.built("first.so")).expect("it was built");
+    let word = |at: usize| u64::from_ne_bytes(whole[at..at + 8].try_into().expect("eight bytes"));
+    let mut places = Vec::new();
+    for header in (0..usize::from(whole[56])).map(|i| 64 + 56 * i) {
+        match word(header) & 0xffff_ffff {
+            LOAD => places.extend([8, 16, 32, 40].map(|field| header + field)),
+            DYNAMIC => {
+                places.push(header + 16);
+                let entries = (word(header + 8) as usize..).step_by(16).take_while(|at| word(*at) != 0);
+                // Needed, and tables of names, symbols, relocations, hashes, functions and versions.
+                let trusted = [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 23, 25, 26, 27, 28, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fffe];
+                places.extend(entries.filter(|at| trusted.contains(&word(*at))).map(|at| at + 8));
+            }
+            _ => {}
+        }
+    }
+    assert!(places.len() > 20, "{places:?}");
+    let damaged = |(number, at): (usize, &usize)| {
+        workspace.patched("first.so", &format!("damaged-{number}.so"), |bytes| bytes[*at..at + 8].fill(0x71))
+    };
+    let files: Vec<PathBuf> = places.iter().enumerate().map(damaged).collect();
+    let said = workspace.try_load(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    for (file, place) in files.iter().zip(&places) {
+        let why = format!("refused: cannot load the module {}: it is damaged: ", file.display());
+        assert!(said.contains(&why), "byte {place}: no {why:?} in {said}");
+        fs::remove_file(file).expect("it is there");
+    }
+    assert!(said.ends_with("attached: false false\nafter: false false\nevents: 0\n"), "{said}");
+}

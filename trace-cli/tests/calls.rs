@@ -158,4 +158,12 @@ fn exports(here: &Path, counted: &[Call]) {
     // Names of tracks and of slices.
     let has = |text: &str| perfetto.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(has("orders:Shop::process") && has("orders:bank::checksum"));
+    // In the report too, a future has one duration, whatever its polls.
+    ringtrace(&["report", "trace", "--output", "report.html"], here);
+    let report = std::fs::read_to_string(here.join("report.html")).expect("a page");
+    for name in ["orders:Shop::process", "orders:bank::checksum"] {
+        let calls = counted.iter().filter(|call| call.name == name).count();
+        let row = format!("<td>{name}</td><td class=\"n\">{calls}</td>");
+        assert!(report.contains(&row), "no {row}");
+    }
 }

@@ -25,6 +25,8 @@ use crate::registry;
 use crate::sync::{AtomicBool, Ordering};
 use crate::sys::ThreadBlock;
 use crate::tracepoint::TracepointDescriptor;
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// What `probe_module!` declares.
@@ -59,6 +61,47 @@ impl Text {
     }
 }
 
+/// Type of the note that leads to an [`Image`]. Another form of it has another number.
+pub const NOTE_KIND: u32 = 2;
+/// Its name.
+pub const NOTE_NAME: &[u8] = b"Ringtrace";
+
+/// What made an image, as the note in its file says it before it is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// As [`Image::version`].
+    pub version: String,
+    /// As [`Image::compiler`].
+    pub compiler: String,
+    /// As [`Image::layout`].
+    pub layout: u64,
+    /// Whether panics of probes are contained.
+    pub contains_panics: bool,
+}
+
+impl Build {
+    /// This image's.
+    pub fn own() -> Build {
+        Build {
+            version: IMAGE.version.as_str().to_owned(),
+            compiler: IMAGE.compiler.as_str().to_owned(),
+            layout: IMAGE.layout,
+            contains_panics: CONTAINS_PANICS,
+        }
+    }
+
+    /// From the description of a note. `None`: it is not whole.
+    pub fn of_note(description: &[u8]) -> Option<Build> {
+        let number = |at: usize| Some(u64::from_ne_bytes(description.get(at..at + 8)?.try_into().ok()?));
+        let mut texts = description.get(24..)?.split(|byte| *byte == 0);
+        let mut text = || core::str::from_utf8(texts.next()?).ok().map(str::to_owned);
+        Some(Build { version: text()?, compiler: text()?, layout: number(8)?, contains_panics: number(16)? != 0 })
+    }
+}
+
+/// Whether panics of probes are contained here.
+pub(crate) const CONTAINS_PANICS: bool = cfg!(feature = "std");
+
 /// What an image has.
 #[repr(C)]
 pub struct Image {
@@ -71,8 +114,6 @@ pub struct Image {
     contents: fn() -> Contents,
     state: &'static State,
     set_runtime: fn(&'static Runtime),
-    /// Whether panics of probes are contained.
-    pub contains_panics: bool,
     is_registered: AtomicBool,
     is_attached: AtomicBool,
 }
@@ -102,9 +143,9 @@ impl Contents {
     }
 }
 
-const LAYOUT: u64 = hash(
+pub(crate) const LAYOUT: u64 = hash(
     SEED,
-    "image 1",
+    "image 2",
     &[
         size_of::<Image>() as u64,
         size_of::<Contents>() as u64,
@@ -140,7 +181,6 @@ pub static IMAGE: Image = Image {
     },
     state: &read_side::STATE,
     set_runtime: closure::set_runtime,
-    contains_panics: cfg!(feature = "std"),
     is_registered: AtomicBool::new(false),
     is_attached: AtomicBool::new(false),
 };

@@ -12,11 +12,12 @@ use crate::process;
 use crate::rcu::{self, lock};
 use crate::report;
 use crate::sys::library::{self, Library};
+use crate::sys::object_file;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trace_registry::image::{IMAGE, Image};
+use trace_registry::image::{Build, Image};
 use trace_registry::{Name, ProbeDescriptor};
 
 /// A probe module that is loaded. Dropping this changes nothing: the module stays until it is [unloaded](Module::unload).
@@ -81,13 +82,14 @@ impl Module {
         consumer::ensure_running()?;
         let path = given.canonicalize().map_err(|e| crate::Error::io("cannot load", given, e))?;
         let refused = |why: String| crate::Error::from(Kind::Module { path: path.clone(), why });
-        library::check(&path).map_err(refused)?;
+        let nothing =
+            || refused("it has nothing of ringtrace in it; a probe module is a `cdylib` with `ringtrace::probe_module!`".into());
+        // Before any of its code runs.
+        let build = object_file::check(&path).map_err(refused)?.ok_or_else(nothing)?;
+        check_build(&build, &Build::own()).map_err(refused)?;
         let mut modules = lock(MODULES.get());
         let library = Library::open(&path).map_err(refused)?;
-        let (image, code) = library.image().ok_or_else(|| {
-            refused("it has nothing of ringtrace in it; a probe module is a `cdylib` with `ringtrace::probe_module!`".into())
-        })?;
-        check_build(image).map_err(refused)?;
+        let (image, code) = library.image().ok_or_else(nothing)?;
         let contents = image.contents().ok_or_else(|| refused("it was built otherwise than the program".into()))?;
         let info = contents.module.ok_or_else(|| {
             refused(
@@ -95,11 +97,6 @@ impl Module {
                     .into(),
             )
         })?;
-        if !image.contains_panics {
-            return Err(refused(
-                "a panic of its probes would end the program: enable the feature `module` of ringtrace in it".into(),
-            ));
-        }
         if let Some(other) = modules.iter().find(|m| std::ptr::eq(m.0.place.image, image) || m.name() == info.name) {
             let why = format!(
                 "a module called {} is loaded already: version {}, from {}; unload it first",
@@ -195,23 +192,26 @@ impl Module {
 const LONGEST: usize = 4096;
 
 /// Whether what made an image made this program (IM-1).
-fn check_build(image: &Image) -> std::result::Result<(), String> {
-    let (version, compiler) = (image.version.as_str(), image.compiler.as_str());
-    if version != IMAGE.version.as_str() {
-        let ours = IMAGE.version.as_str();
+fn check_build(theirs: &Build, ours: &Build) -> std::result::Result<(), String> {
+    if theirs.version != ours.version {
+        let (theirs, ours) = (&theirs.version, &ours.version);
         return Err(format!(
-            "it has ringtrace {version}, and the program {ours}; build the module with the program's `Cargo.lock`"
+            "it has ringtrace {theirs}, and the program {ours}; build the module with the program's `Cargo.lock`"
         ));
     }
-    if compiler != IMAGE.compiler.as_str() {
-        let ours = IMAGE.compiler.as_str();
+    if theirs.compiler != ours.compiler {
+        let (theirs, ours) = (&theirs.compiler, &ours.compiler);
         return Err(format!(
-            "it was compiled by `{compiler}`, and the program by `{ours}`, which may lay out every type otherwise; build the module \
+            "it was compiled by `{theirs}`, and the program by `{ours}`, which may lay out every type otherwise; build the module \
              with the program's compiler"
         ));
     }
-    if !image.is_alike() {
+    if theirs.layout != ours.layout {
         let why = "its ringtrace was built in another configuration than the program's (`--cfg ringtrace_…`); build both alike";
+        return Err(why.to_owned());
+    }
+    if !theirs.contains_panics {
+        let why = "a panic of its probes would end the program: enable the feature `module` of ringtrace in it";
         return Err(why.to_owned());
     }
     Ok(())

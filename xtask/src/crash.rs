@@ -75,7 +75,8 @@ fn laboratory(endings: u64, with_mutations: bool) -> Result<Cmd> {
 
 /// The `ringtrace` command, as the tests have it.
 fn command() -> Result<PathBuf> {
-    let built = Cmd::cargo().args(["build", "--quiet", "--package", "trace-cli", "--bin", "ringtrace"]).dir(root());
+    let build = ["build", "--quiet", "--package", "trace-cli", "--bin", "ringtrace", "--features", "trace-runtime/tokio"];
+    let built = Cmd::cargo().args(build).dir(root());
     ensure!(built.passes_unshown()?, "the command does not build");
     Ok(Metadata::of_workspace()?.target("").join("debug/ringtrace"))
 }

@@ -25,6 +25,8 @@ pub(crate) fn run() -> Result<Tally> {
 
     // Without the C library's rseq areas: what old C libraries have.
     tally += cargo(["test", "--package", "trace-registry", "--package", "trace-runtime", "--lib", "--tests", "--no-fail-fast"])
+        // As the tests of the whole workspace have it, so that nothing is built again.
+        .args(["--features", "trace-runtime/tokio"])
         .env("GLIBC_TUNABLES", "glibc.pthread.rseq=0")
         .tests()?;
 

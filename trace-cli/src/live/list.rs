@@ -133,3 +133,34 @@ fn show(out: &mut impl io::Write, tracepoint: &Tracepoint, hits: Option<&HashMap
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace_control::protocol::Field;
+
+    #[test]
+    fn what_a_traced_function_leaves_out_is_said() {
+        let probe = Probe {
+            name: "app:load::entry".into(),
+            level: "info".into(),
+            location: "app.rs:7".into(),
+            records: true,
+            fields: vec![Field { name: "id".into(), class: "u64".into(), ..Field::default() }],
+            skipped: vec!["from".into(), "parser".into()],
+            ..Probe::default()
+        };
+        let tracepoint = Tracepoint {
+            name: "app:load".into(),
+            signature: "fn load<R>(id: u64, from: R, parser: Parser)".into(),
+            location: "app.rs:7".into(),
+            probes: vec![probe],
+            ..Tracepoint::default()
+        };
+        let mut said = Vec::new();
+        show(&mut said, &tracepoint, None).expect("memory");
+        let expected = "app:load  app.rs:7\n    fn load<R>(id: u64, from: R, parser: Parser)\n  - app:load::entry  info  app.rs:7\n      \
+                        id: u64\n      without from, parser: no field types\n";
+        assert_eq!(String::from_utf8_lossy(&said), expected);
+    }
+}

@@ -5,13 +5,9 @@
 //! elf(5), dl_iterate_phdr(3).
 #![expect(unsafe_code, reason = "reads the notes of loaded files")]
 
-use crate::image::{self, IMAGE, Image};
+use crate::image::{self, CONTAINS_PANICS, IMAGE, Image, LAYOUT, NOTE_KIND, NOTE_NAME};
 use core::ffi::{c_int, c_void};
 use core::ops::ControlFlow;
-
-/// Type of the note. Another form of it has another number.
-const KIND: u32 = 1;
-const NAME: [u8; 12] = *b"Ringtrace\0\0\0";
 
 core::arch::global_asm!(
     ".pushsection .note.ringtrace, \"a\", @note",
@@ -19,14 +15,21 @@ core::arch::global_asm!(
     concat!(".globl \"ringtrace_note_", env!("CARGO_PKG_VERSION"), "\""),
     concat!(".hidden \"ringtrace_note_", env!("CARGO_PKG_VERSION"), "\""),
     concat!("\"ringtrace_note_", env!("CARGO_PKG_VERSION"), "\":"),
-    ".long 10, 8, {kind}",
+    ".long 10, 77f - 66f, {kind}",
     ".asciz \"Ringtrace\"",
     ".balign 4",
-    // From here to the image's own description.
+    // From here to the image's own description; and what `Build` has.
     "66: .quad {image} - 66b",
+    ".quad {layout}",
+    ".quad {contains_panics}",
+    concat!(".asciz \"", env!("CARGO_PKG_VERSION"), "\""),
+    concat!(".asciz \"", env!("RINGTRACE_COMPILER"), "\""),
+    "77: .balign 4",
     ".popsection",
-    kind = const KIND,
+    kind = const NOTE_KIND,
     image = sym IMAGE,
+    layout = const LAYOUT,
+    contains_panics = const CONTAINS_PANICS as u64,
 );
 
 unsafe extern "C" {
@@ -86,7 +89,9 @@ fn find(notes: &[u8]) -> Option<&'static Image> {
     let mut at = 0;
     while let (Some(name), Some(description), Some(kind)) = (word(at), word(at + 4), word(at + 8)) {
         let content = at + 12 + (name as usize).next_multiple_of(4);
-        if kind == KIND && description == 8 && notes.get(at + 12..at + 24) == Some(&NAME) {
+        let is_ours =
+            || notes.get(at + 12..).is_some_and(|name| name.starts_with(NOTE_NAME) && name.get(NOTE_NAME.len()) == Some(&0));
+        if kind == NOTE_KIND && is_ours() {
             let offset = i64::from_ne_bytes(notes.get(content..content + 8)?.try_into().ok()?);
             let image = notes.as_ptr().wrapping_add(content).wrapping_offset(offset as isize).cast::<Image>();
             // SAFETY: the note is ours, so the image lies there, as long as the object is loaded. Its first fields are read the

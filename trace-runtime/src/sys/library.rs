@@ -1,4 +1,4 @@
-//! Shared objects: dlopen(3), and what can be told of a file before.
+//! Shared objects: dlopen(3).
 #![expect(unsafe_code, reason = "calls the dynamic linker")]
 
 use std::ffi::{CStr, CString, c_void};
@@ -118,59 +118,3 @@ pub(crate) fn addresses_on_stacks(code: &Range<usize>) -> Vec<usize> {
 
 /// Bytes of a stack that are looked at.
 const DEEPEST: usize = 256 << 10;
-
-/// Whether a file can be a shared object for this machine.
-///
-/// # References
-///
-/// elf(5).
-pub(crate) fn check(path: &Path) -> Result<(), String> {
-    let file = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-    let (size, file) = file.map_err(|e| format!("it cannot be read: {e}"))?;
-    let mut header = [0; 64];
-    let has_header = file.read_exact_at(&mut header, 0).is_ok();
-    let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
-    let no_object = |what: &str| Err(format!("{what}; a probe module is what cargo builds of a `cdylib`: lib….so"));
-    if !has_header || header[..4] != *b"\x7fELF" {
-        return no_object("it is no shared object (no ELF file)");
-    }
-    let class = if cfg!(target_pointer_width = "64") { 2 } else { 1 };
-    let order = if cfg!(target_endian = "little") { 1 } else { 2 };
-    let machine = match std::env::consts::ARCH {
-        "x86_64" => 62,
-        "aarch64" => 183,
-        _ => half(18),
-    };
-    if header[4] != class || header[5] != order || half(18) != machine {
-        let theirs = match half(18) {
-            3 => "x86".to_owned(),
-            40 => "arm".to_owned(),
-            62 => "x86_64".to_owned(),
-            183 => "aarch64".to_owned(),
-            243 => "riscv".to_owned(),
-            other => format!("ELF machine {other}"),
-        };
-        let ours = std::env::consts::ARCH;
-        return Err(format!(
-            "it is for another machine ({theirs}), and the program runs on {ours}; build it for the program's target"
-        ));
-    }
-    if half(16) != 3 {
-        return no_object("it is no shared object (an object file, or a program at a fixed address)");
-    }
-    // The dynamic linker maps what the program headers say and touches it, whether or not it is there: that would be a SIGBUS.
-    let (start, entry, entries) = (word(&header, 32), usize::from(half(54)), half(56));
-    for number in 0..u64::from(entries) {
-        let mut segment = [0; 56];
-        let at = start.saturating_add(number * entry as u64);
-        let is_there = entry >= segment.len() && file.read_exact_at(&mut segment, at).is_ok();
-        if !is_there || word(&segment, 8).saturating_add(word(&segment, 32)) > size {
-            return Err("it is damaged: it ends before its contents do; build it again, or copy it again".to_owned());
-        }
-    }
-    Ok(())
-}
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
-}

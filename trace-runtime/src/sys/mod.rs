@@ -5,6 +5,7 @@ mod file;
 mod image;
 pub(crate) mod library;
 pub(crate) mod memory;
+pub(crate) mod object_file;
 mod program;
 mod random;
 

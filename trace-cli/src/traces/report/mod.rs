@@ -16,7 +16,7 @@ use super::columns::{Column, names};
 use super::counts::Counts;
 use super::distribution::Distribution;
 use super::names::{Thread, Who};
-use super::slices::{Open, Phase, Slices};
+use super::slices::{Future, Open, Phase, Slices};
 use super::source::{Item, Opened, Source, plain};
 use super::summary::Summary;
 use crate::Outcome;
@@ -27,6 +27,8 @@ use crate::failure::{Failure, complain};
 const BINS: usize = 600;
 /// Slices that are drawn: the longest.
 const LONGEST: usize = 20_000;
+/// Futures that are under way at once and whose durations are taken, at most.
+const FUTURES: usize = 100_000;
 /// Threads that have a lane: the busiest.
 const LANES: usize = 60;
 /// Fields that have a histogram.
@@ -90,6 +92,7 @@ impl Report {
         let mut rate = vec![0; BINS];
         let mut columns = columns(&counts, &classes);
         let (mut who, mut open) = (Who::default(), Open::<i64>::default());
+        let mut futures = HashMap::new();
         let mut latencies: BTreeMap<String, Distribution> = BTreeMap::new();
         let mut longest: BinaryHeap<Reverse<(u64, i64, String, Thread)>> = BinaryHeap::new();
         opened.each(
@@ -104,13 +107,26 @@ impl Report {
                 }
                 let mut began = time;
                 let phase = open.step(&slices, event.class(), thread, || time, |begin| began = begin);
-                if let (Phase::End(_), Some(name)) = (phase, slices.name(event.class())) {
+                let future = match slices.future(event) {
+                    Some(Future::Begin(number)) if futures.len() < FUTURES => {
+                        futures.insert((thread.trace, number), time);
+                        None
+                    }
+                    Some(Future::End(number)) => futures.remove(&(thread.trace, number)),
+                    _ => None,
+                };
+                began = future.unwrap_or(began);
+                let is_call = matches!(phase, Phase::End(_));
+                if let (true, Some(name)) = (is_call || future.is_some(), slices.name(event.class())) {
                     let duration = time.abs_diff(began);
                     match latencies.get_mut(name) {
                         Some(all) => all.add(duration as f64),
                         None => latencies.entry(name.to_owned()).or_default().add(duration as f64),
                     }
-                    if longest.len() < LONGEST || longest.peek().is_some_and(|Reverse((least, ..))| *least < duration) {
+                    // A future is of no thread: it has no place among the slices of one.
+                    if is_call
+                        && (longest.len() < LONGEST || longest.peek().is_some_and(|Reverse((least, ..))| *least < duration))
+                    {
                         longest.push(Reverse((duration, began, name.to_owned(), thread)));
                         if longest.len() > LONGEST {
                             longest.pop();
