@@ -309,6 +309,15 @@ fn why_names_what_is_missing() {
     has(why("detailed", 5), &["its level debug is less severe", "'setup:* level debug'"]);
     has(why("never", 5), &["the rule `setup:* level info` takes it", "did not make an event within"]);
     program.tell("fire");
+    // What is not hit while somebody looks is found in the trace, which is written once a second.
+    place.succeed(&["session", "create", "second", "-r", "setup:counted", "-o", "second"]);
+    (0..3).for_each(|_| drop(program.tell("fire")));
+    eventually("its trace has them", || {
+        let output = place.run(&["why", "counted", "--for", "1ms"]);
+        let said = text(&output.stdout);
+        said.contains("session second: 3 of it are in its trace so far, the last of ")
+    });
+    place.succeed(&["session", "destroy", "second"]);
     eventually("the probe that panicked is detached", || {
         text(&place.run(&["why", "fragile", "--for", "1ms"]).stdout).contains("it panicked, and is detached")
     });

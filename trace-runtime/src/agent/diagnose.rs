@@ -33,7 +33,7 @@ impl Findings {
 pub(super) fn why(event: &str) -> (Option<&'static NamedProbe>, Diagnosis) {
     let mut found = Findings::default();
     let probe = examine(event, &mut found);
-    (probe, Diagnosis { findings: found.0 })
+    (probe, Diagnosis { event: probe.map(|probe| probe.name.clone()), findings: found.0 })
 }
 
 fn examine(event: &str, found: &mut Findings) -> Option<&'static NamedProbe> {
@@ -243,7 +243,7 @@ pub(super) fn doctor() -> Diagnosis {
         lock(&session.warnings).iter().for_each(|warning| found.add(Verdict::Note, &about, warning, ""));
         losses(session, &about, &mut found);
     }
-    Diagnosis { findings: found.0 }
+    Diagnosis { event: None, findings: found.0 }
 }
 
 fn registered(found: &mut Findings) {
