@@ -1,6 +1,6 @@
 //! Every error message, kept in `messages.txt`. `RINGTRACE_BLESS=1 cargo test -p trace-filter --test messages` writes it anew.
 
-use trace_filter::{Expression, Field, Kind, Label, Scope};
+use trace_filter::{Expression, Field, Key, Kind, Label, Scope};
 
 fn scope() -> Scope {
     let label = |name: &str, value| Label { name: name.into(), low: value, high: value };
@@ -38,7 +38,7 @@ fn wrong() -> Vec<String> {
         "reason == Lru", "reason == \"Lur\"", "reason ~ \"x*\"", "data == 1", "page == 1", "é > 1",
         // Types.
         "bytes", "path", "ratio", "reason", "bytes == \"x\"", "dirty == 1", "dirty < true", "path ~ bytes", "bytes ~ \"1*\"",
-        "reason < \"Lru\"", "path + 1 > 2", "ratio & 1 == 1", "dirty | dirty", "-path == 1", "!bytes", "(bytes > 1) == dirty",
+        "reason < \"Lru\"", "path + 1 > 2", "ratio & 1 == 1", "dirty | dirty", "dirty & dirty", "-path == 1", "!bytes", "(bytes > 1) == dirty",
         "(bytes > 1) + 1 > 2", "has(bytes)", "1 / 0 == 1", "bytes > 1 << 200", "shape.Circle == 1",
         "1 + (1 + (1 + (1 + (1 + (1 + (1 + (1 + (bytes + 2)))))))) > 1 && bytes + (bytes + (bytes + (bytes + (bytes + (bytes + (bytes + (bytes + bytes))))))) > 1",
         // Places beyond the first line, and behind wide characters.
@@ -53,14 +53,25 @@ fn wrong() -> Vec<String> {
     all
 }
 
+/// What is said of each: of filters, of one where an event has no fields, and of keys, as behind `by`.
+fn errors() -> impl Iterator<Item = String> {
+    let error = |filter: String| match Expression::parse(&filter).and_then(|e| e.compile(&scope())) {
+        Ok(_) => panic!("this is no mistake: {filter}"),
+        Err(error) => error.to_string(),
+    };
+    let nothing = Expression::parse("bytes > 1").and_then(|e| e.compile(&Scope::new([], []))).expect_err("no fields");
+    let key = |key: &str| match Key::parse(key).and_then(|k| k.resolve(&scope())) {
+        Ok(_) => panic!("this is no mistake: {key}"),
+        Err(error) => error.to_string(),
+    };
+    let keys = ["", "(bytes)", "bytes+1", "page.", "byte", "$ctx.tid", "data", "page"];
+    wrong().into_iter().map(error).chain([nothing.to_string()]).chain(keys.into_iter().map(key))
+}
+
 #[test]
 fn messages() {
     let mut text = String::new();
-    for filter in wrong() {
-        let error = match Expression::parse(&filter).and_then(|e| e.compile(&scope())) {
-            Ok(_) => panic!("this is no mistake: {filter}"),
-            Err(error) => error.to_string(),
-        };
+    for error in errors() {
         // Long ones are shown by their ends.
         for line in error.lines() {
             let characters: Vec<char> = line.chars().collect();
