@@ -208,12 +208,12 @@ impl Error {
 
     /// The same failure of an output, for another caller.
     pub(crate) fn again(&self) -> Error {
-        let (path, kind) = match &*self.0 {
-            Kind::Io { path, source, .. } | Kind::Output { path, source } => (path.clone(), source.kind()),
-            _ => (PathBuf::new(), io::ErrorKind::Other),
+        let (path, kind, cause) = match &*self.0 {
+            Kind::Output { path, source } => (path.clone(), source.kind(), source.to_string()),
+            Kind::Io { path, source, .. } => (path.clone(), source.kind(), Chain(self).to_string()),
+            _ => (PathBuf::new(), io::ErrorKind::Other, Chain(self).to_string()),
         };
-        let source = io::Error::new(kind, Chain(self).to_string());
-        Kind::Output { path, source }.into()
+        Kind::Output { path, source: io::Error::new(kind, cause) }.into()
     }
 
     /// Returns the file or directory concerned.
@@ -243,5 +243,20 @@ impl fmt::Display for Chain<'_> {
             source = cause.source();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_told_again_says_the_same() {
+        let source = io::Error::from_raw_os_error(28);
+        let error = Error::from(Kind::Output { path: "trace/events_0".into(), source });
+        let told = Chain(&error).to_string();
+        assert_eq!(told.matches("No space left on device").count(), 1, "{told}");
+        assert_eq!(Chain(&error.again()).to_string(), told);
+        assert_eq!(Chain(&error.again().again()).to_string(), told);
     }
 }
