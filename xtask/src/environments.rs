@@ -6,9 +6,8 @@
 //! Not ThreadSanitizer: it knows nothing of what assembly stores, so it could only be wrong about a ring.
 
 use crate::process::{Cmd, Tally};
-use crate::workspace::{Metadata, host, root};
+use crate::workspace::{Metadata, has_target, host, root};
 use anyhow::Result;
-use std::path::Path;
 
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Everything that was fired is found by both readers; lists come and go under load; events in signal handlers, destructors and
@@ -17,8 +16,7 @@ const TESTS: [&str; 3] = ["agreement", "toggle", "places"];
 
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
-    let libraries = Cmd::new("rustc").args(["--print", "target-libdir", "--target", MUSL]).read()?;
-    if Path::new(libraries.trim()).exists() {
+    if has_target(MUSL)? {
         tally += tests(Cmd::cargo(), MUSL).tests()?;
     } else {
         println!("musl: left out; `rustup target add {MUSL}` makes it possible");

@@ -65,6 +65,12 @@ impl Metadata {
     }
 }
 
+/// Whether the standard library for a target is installed.
+pub(crate) fn has_target(target: &str) -> Result<bool> {
+    let libraries = Cmd::new("rustc").args(["--print", "target-libdir", "--target", target]).read()?;
+    Ok(Path::new(libraries.trim()).exists())
+}
+
 /// The elements of a JSON array; none, where it is something else.
 pub(crate) fn array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
