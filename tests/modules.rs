@@ -386,6 +386,16 @@ fn files_that_are_no_modules_are_refused() {
     assert!(said.starts_with("refused: cannot load /nonexistent.so\n"), "{said}");
 }
 
+#[test]
+#[ignore = "a measurement: cargo xtask bench --only 'probe/*'"]
+fn what_a_loaded_probe_costs() {
+    let workspace = workspace();
+    workspace.build(&["--release", "-p", "checks", "--bin", "cost"], &[]);
+    workspace.build(&["--release", "-p", "eviction-probes"], &[]);
+    let (release, directory) = (workspace.target.join("release"), tempfile::tempdir().expect("a directory"));
+    print!("{}", output(Command::new(release.join("cost")).arg(release.join("libeviction_probes.so")).arg(directory.path())));
+}
+
 /// The dynamic linker trusts all of these, and would end the program.
 #[test]
 fn damaged_tables_do_not_reach_the_dynamic_linker() {

@@ -6,6 +6,9 @@ use anyhow::Result;
 
 /// Returns whether the benchmark ran to its end.
 pub(crate) fn run(only: Option<String>, json: bool, rest: Vec<String>) -> Result<bool> {
+    // Of programs of their own: a module is built apart. Text, since they are no rows of the benchmark.
+    let modules =
+        !json && only.as_deref().is_none_or(|only| ["probe/*", "probe/l*", "probe/linked", "probe/loaded"].contains(&only));
     let mut args = Vec::new();
     if let Some(glob) = only {
         args.extend(["--only".to_string(), glob]);
@@ -18,7 +21,15 @@ pub(crate) fn run(only: Option<String>, json: bool, rest: Vec<String>) -> Result
     let bench =
         Cmd::cargo().args(["bench", "--quiet", "--package", "ringtrace", "--bench", "events", "--"]).args(args).dir(root());
     eprintln!("$ {bench}");
-    bench.passes_unshown()
+    Ok(bench.passes_unshown()? && (!modules || loaded_probe()?))
+}
+
+/// What an event costs whose probe was loaded, beside one whose probe is linked in.
+fn loaded_probe() -> Result<bool> {
+    let test = ["--test", "modules", "--", "--ignored", "--nocapture", "--quiet", "what_a_loaded_probe_costs"];
+    let test = Cmd::cargo().args(["test", "--quiet", "--package", "ringtrace"]).args(test).dir(root());
+    eprintln!("$ {test}");
+    test.passes_unshown()
 }
 
 /// The reader's benchmark; returns whether it ran to its end.

@@ -244,8 +244,8 @@ mod tests {
             prop_assert_eq!(shape.before(shape.index(at(bytes + sub))), shape.index(position));
             prop_assert_eq!(shape.start(position), at(bytes / sub * sub));
             prop_assert_eq!(shape.boundary(position), at(next_boundary));
-            let is_open = bytes % sub != 0;
-            prop_assert_eq!(shape.needs_switch(position, len), !is_open || bytes + u128::from(len) >= next_boundary);
+            let begun = bytes % sub;
+            prop_assert_eq!(shape.needs_switch(position, len), begun == 0 || bytes + u128::from(len) >= next_boundary);
             prop_assert_eq!(position.advance(len).since(position), len);
         }
 
