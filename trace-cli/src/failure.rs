@@ -110,7 +110,7 @@ impl From<io::Error> for Failure {
 /// What to do about an error.
 pub(crate) fn remedy(error: &trace_ctf::Error) -> &'static str {
     if error.is_no_trace() {
-        "name the directory that holds the file `metadata`, or one up to four levels above it"
+        "name the directory that holds the file `metadata`, or one above it"
     } else if error.is_io() {
         "check that it exists and that you may read it"
     } else if error.is_unsupported() {

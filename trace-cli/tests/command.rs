@@ -222,17 +222,17 @@ fn the_newest_recording_and_traces_below() {
     let time = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
     fs::File::open(here.path().join("new.ringtrace")).unwrap().set_modified(time).unwrap();
     assert_eq!(count(&["view"]), newer);
-    let other = recorded(here.path(), "new.ringtrace/ust/other", 5);
+    let other = recorded(here.path(), "new.ringtrace/ust/archives/1/ust/uid/0/64-bit", 5);
+    become_another(&here.path().join("new.ringtrace/ust/archives/1/ust/uid/0/64-bit"));
+    assert_eq!(count(&["view", "new.ringtrace"]), newer + other);
+    // What is of one trace is there once.
+    recorded(here.path(), "new.ringtrace/copy", 4);
     assert_eq!(count(&["view", "new.ringtrace"]), newer + other);
 }
 
-#[test]
-fn several_traces_are_merged_as_babeltrace2_does() {
-    let here = tempfile::tempdir().unwrap();
-    recorded(here.path(), "both/a", 21);
-    recorded(here.path(), "both/b", 22);
-    // The second one gets a UUID of its own, that sorts first.
-    for entry in fs::read_dir(here.path().join("both/b")).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+/// Gives a trace another UUID, which sorts before the first one.
+fn become_another(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap().flatten().filter(|entry| entry.path().is_file()) {
         let mut bytes = fs::read(entry.path()).unwrap();
         let (old, new) = if entry.file_name() == "metadata" {
             (&b"11223344-"[..], &b"01223344-"[..])
@@ -243,6 +243,14 @@ fn several_traces_are_merged_as_babeltrace2_does() {
         places.iter().for_each(|&at| bytes[at..at + new.len()].copy_from_slice(new));
         fs::write(entry.path(), bytes).unwrap();
     }
+}
+
+#[test]
+fn several_traces_are_merged_as_babeltrace2_does() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "both/a", 21);
+    recorded(here.path(), "both/b", 22);
+    become_another(&here.path().join("both/b"));
     let theirs = Command::new("babeltrace2").args(["--clock-gmt", "both"]).current_dir(here.path()).output().unwrap();
     let ours = run(&["view", "--utc", "--babeltrace", "both"], here.path());
     assert_eq!(ours.status.code(), Some(0), "{}", text(&ours.stderr));

@@ -2,7 +2,7 @@
 //!
 //! | To | use |
 //! | --- | --- |
-//! | find the traces below a directory, open one | [`discover`], [`Trace::open`] |
+//! | find the traces below a directory, open one, open all | [`discover`], [`Trace::open`], [`Trace::open_all`] |
 //! | know what is in it | [`Trace::declarations`], [`Trace::streams`], [`Trace::damage`] |
 //! | read all events of one or several traces in the order of time | [`Trace::merge`], [`Merge::new`] |
 //! | read those of some time, or of some classes | [`Merge::select`] with a [`Selection`] |

@@ -68,6 +68,28 @@ fn an_empty_text_and_an_empty_payload() {
     assert!(text.contains("{ _text_length = 0, text = \"\" }\n") && text.ends_with("{ }\n"), "{text}");
 }
 
+/// As LTTng's snapshots, which overlap, and its rotations lie: each with the metadata of its time.
+#[test]
+fn parts_of_a_trace_are_read_as_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let class = || vec![field("n", FieldClass::unsigned(64))];
+    let (first, all) = (schema(Vec::new(), vec![class()]), schema(Vec::new(), vec![class(), class()]));
+    let mut stream = common::StreamWriter::new(1, 5, 5_000_000_000);
+    let mut random = common::Random::new(4);
+    (0..4).for_each(|_| stream.packet(&first, 12, &mut random));
+    (0..6).for_each(|_| stream.packet(&all, 12, &mut random));
+    let place = |number: usize| stream.entries.get(number).map_or(stream.file.len(), |entry| entry.offset as usize);
+    for (name, schema, packets) in [("a/1", &first, 0..4), ("a/2", &all, 2..7), ("b/3", &all, 3..7), ("b/4", &all, 8..10)] {
+        let part = directory.path().join(name).join("ust");
+        std::fs::create_dir_all(&part).unwrap();
+        std::fs::write(part.join("metadata"), trace_ctf::metadata::write(schema)).unwrap();
+        std::fs::write(part.join("chan_5"), &stream.file[place(packets.start)..place(packets.end)]).unwrap();
+    }
+    let ours = assert_agreement(directory.path());
+    assert_eq!(ours.text.iter().filter(|&&byte| byte == b'\n').count(), 9 * 12);
+    assert_eq!(ours.losses.iter().map(|loss| loss.count).collect::<Vec<_>>(), [Some(1)]);
+}
+
 #[test]
 fn files_of_one_stream_are_read_one_after_the_other() {
     let directory = tempfile::tempdir().unwrap();

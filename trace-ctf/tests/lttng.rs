@@ -59,21 +59,31 @@ impl Lttng {
 
     /// Records the program and gives the directory of the only trace.
     fn record(&self, name: &str, channel: &[&str], contexts: &[&str], count: u32) -> PathBuf {
+        let output = self.record_with(name, &[], channel, contexts, |_| self.run(count));
+        let mut found = discover(&output, 8).unwrap();
+        assert_eq!(found.len(), 1);
+        found.remove(0)
+    }
+
+    fn run(&self, count: u32) {
+        succeed(self.command(&self.program).arg(count.to_string()), "it is part of this test");
+    }
+
+    /// Records what happens meanwhile, which gets the session's name, and gives the session's directory.
+    fn record_with(&self, name: &str, create: &[&str], channel: &[&str], contexts: &[&str], meanwhile: impl Fn(&str)) -> PathBuf {
         let session = format!("ringtrace-{}-{name}", std::process::id());
         let output = self.home.path().join(name);
-        self.lttng(&["create", &session, "--output", output.to_str().unwrap()]);
+        self.lttng(&[&["create", &session, "--output", output.to_str().unwrap()], create].concat());
         self.lttng(&[&["enable-channel", "--userspace", "--session", &session, "c"], channel].concat());
         self.lttng(&["enable-event", "--userspace", "--session", &session, "--channel", "c", "--all"]);
         for context in contexts {
             self.lttng(&["add-context", "--userspace", "--session", &session, "--channel", "c", "--type", context]);
         }
         self.lttng(&["start", &session]);
-        succeed(self.command(&self.program).arg(count.to_string()), "it is part of this test");
+        meanwhile(&session);
         self.lttng(&["stop", &session]);
         self.lttng(&["destroy", &session]);
-        let mut found = discover(&output, 8).unwrap();
-        assert_eq!(found.len(), 1);
-        found.remove(0)
+        output
     }
 }
 
@@ -130,4 +140,22 @@ fn traces_of_lttng_ust() {
     // In overwrite mode, the oldest packets are gone.
     let overwrite = ["--overwrite", "--subbuf-size", "4096", "--num-subbuf", "4"];
     assert_agreement(&lttng.record("overwrite", &overwrite, &["vtid"], 20_000));
+
+    // What was rotated lies in directories of its own; snapshots overlap.
+    let rotated = lttng.record_with("rotated", &[], &["--subbuf-size", "64K"], &["vpid"], |session| {
+        lttng.run(500);
+        lttng.lttng(&["rotate", session]);
+        lttng.run(300);
+    });
+    let lines =
+        |directory: &Path| String::from_utf8_lossy(&assert_agreement(directory).text).lines().filter(is_of_program).count();
+    assert_eq!((discover(&rotated, 8).unwrap().len(), lines(&rotated)), (2, 800));
+    let snapshots =
+        lttng.record_with("snapshots", &["--snapshot"], &["--subbuf-size", "64K", "--num-subbuf", "64"], &[], |session| {
+            lttng.run(200);
+            lttng.lttng(&["snapshot", "record", "--session", session]);
+            lttng.run(100);
+            lttng.lttng(&["snapshot", "record", "--session", session]);
+        });
+    assert_eq!((discover(&snapshots, 8).unwrap().len(), lines(&snapshots)), (2, 300));
 }

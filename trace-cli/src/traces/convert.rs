@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let traces = open::traces(Some(&arguments.directory))?;
+    let traces = open::parts(&arguments.directory)?;
     // Before anything is written: one that cannot be said in this form leaves nothing behind.
     let metadata: Vec<Option<String>> = traces.iter().map(|trace| metadata(trace, arguments.format)).collect::<Result<_, _>>()?;
     make(&arguments.output)?;

@@ -8,9 +8,9 @@ use trace_ctf::reader::{Trace, discover};
 use crate::failure::Failure;
 
 /// Levels of directories below the one that was named.
-const DEPTH: usize = 4;
+const DEPTH: usize = 16;
 
-/// Opens every trace in or below a directory; without one, in or below the newest `*.ringtrace` here.
+/// Opens every trace in or below a directory, each with all of its parts; without one, in or below the newest `*.ringtrace` here.
 pub(crate) fn traces(directory: Option<&Path>) -> Result<Vec<Trace>, Failure> {
     let newest;
     let directory = match directory {
@@ -20,6 +20,11 @@ pub(crate) fn traces(directory: Option<&Path>) -> Result<Vec<Trace>, Failure> {
             &newest
         }
     };
+    Ok(Trace::open_all(directory, DEPTH)?)
+}
+
+/// Opens the directory of every trace, and of every part of one, in or below a directory.
+pub(crate) fn parts(directory: &Path) -> Result<Vec<Trace>, Failure> {
     let found = discover(directory, DEPTH)?;
     Ok(found.iter().map(|path| Trace::open(path)).collect::<Result<_, _>>()?)
 }

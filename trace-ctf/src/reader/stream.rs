@@ -67,6 +67,8 @@ pub struct Packets {
     files: VecDeque<StreamFile>,
     current: Option<OpenFile>,
     previous: Option<(PacketInfo, Option<i64>)>,
+    /// The last packet of the files before the current one, which may hold it too.
+    before: Option<PacketInfo>,
     from: Option<i64>,
     to: Option<i64>,
     /// Where the headers of packets are read to.
@@ -82,11 +84,13 @@ pub(super) struct StreamFile {
     /// What it holds, where it is no file.
     pub(super) bytes: Option<Arc<[u8]>>,
     pub(super) index: Index,
+    /// The time stamp that it begins with.
+    pub(super) begin: Option<u64>,
 }
 
 impl StreamFile {
     pub(super) fn new(path: &Path, bytes: Option<Vec<u8>>) -> Self {
-        Self { path: path.into(), bytes: bytes.map(Arc::from), index: Index::default() }
+        Self { path: path.into(), bytes: bytes.map(Arc::from), index: Index::default(), begin: None }
     }
 }
 
@@ -129,7 +133,7 @@ impl Packets {
     pub(super) fn new(trace: Arc<Declarations>, files: impl IntoIterator<Item = StreamFile>) -> Self {
         let files = files.into_iter().collect();
         let (head, free) = Default::default();
-        Self { trace, files, current: None, previous: None, from: None, to: None, head, free }
+        Self { trace, files, current: None, previous: None, before: None, from: None, to: None, head, free }
     }
 
     /// No packets of the trace that one belongs to.
@@ -163,7 +167,8 @@ impl Packets {
     }
 
     fn open(&mut self) -> Option<Result<()>> {
-        let StreamFile { path, bytes, index } = self.files.pop_front()?;
+        let StreamFile { path, bytes, index, .. } = self.files.pop_front()?;
+        self.before = self.previous.as_ref().map(|(info, _)| info.clone());
         let opened = match bytes {
             Some(bytes) => Ok((bytes.len() as u64, Source::Memory(bytes))),
             None => File::open(&path).and_then(|file| Ok((file.metadata()?.len(), Source::File(file)))),
@@ -221,7 +226,10 @@ impl Packets {
             open.place.packet += 1;
             // A packet whose padding alone is cut has all its events; nothing can follow it.
             open.place.offset = open.place.offset.saturating_add(size).min(open.length);
-            if is_late {
+            let is_repeated = self.before.as_ref().is_some_and(|last| is_repeated(&opening.info, last));
+            if is_repeated {
+                continue;
+            } else if is_late {
                 // The packets of a stream follow each other in time.
                 self.stop();
             } else if is_early {
@@ -295,6 +303,14 @@ impl Packets {
         self.previous = Some((info.clone(), end_ns));
         losses
     }
+}
+
+/// Whether a file begins again with a packet that the files before it have, of which this is the last.
+fn is_repeated(info: &PacketInfo, last: &PacketInfo) -> bool {
+    let is_past = |new: Option<u64>, last: Option<u64>| new.zip(last).map(|(new, last)| new <= last);
+    is_past(info.timestamp_begin, last.timestamp_begin) == Some(true)
+        && is_past(info.timestamp_end, last.timestamp_end) == Some(true)
+        && is_past(info.sequence, last.sequence) != Some(false)
 }
 
 impl Iterator for Packets {

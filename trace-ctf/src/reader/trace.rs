@@ -35,9 +35,6 @@ pub struct Stream {
     files: Vec<StreamFile>,
 }
 
-/// A stream file and the time stamp it begins with.
-type TimedFile = (Option<u64>, StreamFile);
-
 /// Finds the directories at or below `path` that hold a trace, down to `depth` levels, in the order of their names.
 ///
 /// # Errors
@@ -93,6 +90,45 @@ impl Trace {
         let files = trace.find_files()?;
         trace.find_streams(files);
         Ok(trace)
+    }
+
+    /// Opens every trace at or below `path`, down to `depth` levels, in the order of their names.
+    ///
+    /// Directories whose metadata has the same UUID are parts of one trace, such as LTTng's rotations and snapshots. They become one,
+    /// with the metadata that declares most; a packet that several of them hold is read once.
+    ///
+    /// # Errors
+    ///
+    /// As for [`discover`] and [`Trace::open`].
+    pub fn open_all(path: &Path, depth: usize) -> Result<Vec<Self>> {
+        let mut traces: Vec<Self> = Vec::new();
+        for path in discover(path, depth)? {
+            let trace = Self::open(&path)?;
+            let uuid = trace.declarations.uuid;
+            match traces.iter_mut().find(|known| uuid.is_some() && known.declarations.uuid == uuid) {
+                Some(known) => known.join(trace),
+                None => traces.push(trace),
+            }
+        }
+        Ok(traces)
+    }
+
+    /// Takes over another part of the same trace.
+    fn join(&mut self, mut other: Self) {
+        let declared = |trace: &Self| trace.declarations.streams().count() + trace.declarations.events().len();
+        if declared(self) < declared(&other) {
+            core::mem::swap(self, &mut other);
+        }
+        self.damage.append(&mut other.damage);
+        for stream in other.streams {
+            let key = (stream.class_id, stream.instance_id);
+            let same = self.streams.iter_mut().find(|own| own.instance_id.is_some() && (own.class_id, own.instance_id) == key);
+            match same {
+                Some(own) => own.files.extend(stream.files),
+                None => self.streams.push(stream),
+            }
+        }
+        self.sort();
     }
 
     /// Opens a trace in memory: its metadata, and its streams with names for messages.
@@ -165,28 +201,31 @@ impl Trace {
 
     /// Groups files by the stream that their first packets belong to.
     fn find_streams(&mut self, files: Vec<StreamFile>) {
-        let mut grouped: BTreeMap<(u64, u64), Vec<TimedFile>> = BTreeMap::new();
-        let mut alone = Vec::new();
-        for file in files {
+        let mut grouped: BTreeMap<(u64, u64), Vec<StreamFile>> = BTreeMap::new();
+        for mut file in files {
             match Packets::new(self.declarations.clone(), [file.clone()]).first_info() {
                 None => {}
                 Some(Err(error)) => self.damage.push(error),
-                Some(Ok(info)) => match info.stream_instance_id {
-                    Some(instance) => {
-                        let group = grouped.entry((info.stream_class_id, instance)).or_default();
-                        group.push((info.timestamp_begin, file));
+                Some(Ok(info)) => {
+                    file.begin = info.timestamp_begin;
+                    match info.stream_instance_id {
+                        Some(instance) => grouped.entry((info.stream_class_id, instance)).or_default().push(file),
+                        None => {
+                            self.streams.push(Stream { class_id: info.stream_class_id, instance_id: None, files: vec![file] })
+                        }
                     }
-                    None => alone.push(Stream { class_id: info.stream_class_id, instance_id: None, files: vec![file] }),
-                },
+                }
             }
         }
-        self.streams = alone;
-        for ((class_id, instance), mut files) in grouped {
-            files.sort_by_key(|(begin, _)| *begin);
-            let files = files.into_iter().map(|(_, file)| file).collect();
-            self.streams.push(Stream { class_id, instance_id: Some(instance), files });
-        }
+        let stream = |((class_id, instance), files)| Stream { class_id, instance_id: Some(instance), files };
+        self.streams.extend(grouped.into_iter().map(stream));
+        self.sort();
+    }
+
+    /// Sorts streams by their numbers, and the files of each by time.
+    fn sort(&mut self) {
         self.streams.sort_by_key(|stream| (stream.class_id, stream.instance_id));
+        self.streams.iter_mut().for_each(|stream| stream.files.sort_by_key(|file| file.begin));
     }
 }
 

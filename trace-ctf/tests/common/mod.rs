@@ -265,10 +265,11 @@ pub(crate) struct Ours {
 }
 
 pub(crate) fn read(directory: &Path) -> Result<Ours, trace_ctf::Error> {
-    let mut trace = OpenTrace::open(directory)?;
-    let mut ours = Ours { text: Vec::new(), losses: Vec::new(), errors: trace.take_damage() };
+    let mut traces = OpenTrace::open_all(directory, 8)?;
+    let errors = traces.iter_mut().flat_map(OpenTrace::take_damage).collect();
+    let mut ours = Ours { text: Vec::new(), losses: Vec::new(), errors };
     let mut formatter = Formatter::utc();
-    let mut merge = trace.merge();
+    let mut merge = reader::Merge::new(&traces);
     while let Some(entry) = merge.next_entry() {
         match entry {
             Ok(reader::Entry::Event(event)) => formatter.event(&event, &mut ours.text),
