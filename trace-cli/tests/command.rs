@@ -66,8 +66,15 @@ fn exact_text_is_that_of_babeltrace2() {
 
 /// A trace of one stream, with one packet of events: ID, time in nanoseconds from the clock's origin, payload.
 fn written(directory: &Path, payload: Vec<Field>, events: &[(u32, u64, &[u8])]) {
+    let record = |(id, time, payload): &(u32, u64, &[u8])| (*id, *time, [&4242_i32.to_le_bytes()[..], payload].concat());
+    let events: Vec<_> = events.iter().map(record).collect();
+    written_with(directory, vec![field("vtid", FieldClass::signed(32))], payload, &events);
+}
+
+/// The same, with this context in front of each payload.
+fn written_with(directory: &Path, context: Vec<Field>, payload: Vec<Field>, events: &[(u32, u64, Vec<u8>)]) {
     let fields = vec![field("tid", FieldClass::signed(32)), field("name", FieldClass::String { length_bits: 16 })];
-    let schema = schema(vec![field("vtid", FieldClass::signed(32))], vec![payload]);
+    let schema = schema(context, vec![payload]);
     let mut named = Schema::new(schema.trace.clone()).unwrap();
     let mut class = schema.event(1, 0).unwrap().clone();
     class.name = "app:request".into();
@@ -75,10 +82,9 @@ fn written(directory: &Path, payload: Vec<Field>, events: &[(u32, u64, &[u8])]) 
     named.add(EventClass { id: 1, name: "ringtrace:thread_name".into(), level: Some(Level::Info), fields, ..class }).unwrap();
     let mut stream = StreamWriter::new(1, 2, 1000);
     let mut content = Vec::new();
-    for &(id, time, payload) in events {
-        EventHeader::Large.encode(id, time, 1000, &mut content);
-        content.extend(4242_i32.to_le_bytes());
-        content.extend(payload);
+    for (id, time, record) in events {
+        EventHeader::Large.encode(*id, *time, 1000, &mut content);
+        content.extend(record);
     }
     stream.header.sequence = 1;
     stream.header.timestamp_end = 1 << 40;
@@ -136,6 +142,35 @@ fn texts_of_a_fixed_length_end_at_their_first_zero() {
     for line in shown(&["view", "--json"]).lines() {
         assert_eq!(serde_json::from_str::<Value>(line).unwrap()["payload"]["name"], "abc");
     }
+}
+
+/// As LTTng has them, where all programs of a user share the buffers.
+#[test]
+fn names_of_threads_and_processes_may_stand_in_the_context() {
+    let here = tempfile::tempdir().unwrap();
+    let number = |name| field(name, FieldClass::signed(32));
+    let context = vec![number("vpid"), number("vtid"), field("procname", FieldClass::Text { length: 8 })];
+    let record = |pid: i32, tid: i32, name: &[u8; 8]| [&pid.to_le_bytes()[..], &tid.to_le_bytes(), name].concat();
+    let events = [
+        (0, 2000, record(7, 8, b"srv-io\0\0")),
+        (0, 2001, record(9, 9, b"cli\0\0\0\0\0")),
+        (0, 2002, record(7, 7, b"srv\0\0\0\0\0")),
+    ];
+    written_with(&here.path().join("a.ringtrace"), context, Vec::new(), &events);
+    let stats = text(&run(&["top", "--by", "thread"], here.path()).stdout);
+    assert!(["srv-io 8", "cli 9", "srv 7"].iter().all(|thread| stats.contains(thread)), "{stats}");
+    let exported = text(&run(&["export", "--to", "chrome"], here.path()).stdout);
+    let exported: Value = serde_json::from_str(&exported).unwrap();
+    let names = |kind: &str| {
+        let told = exported["traceEvents"].as_array().unwrap().iter().filter(|event| event["name"] == kind);
+        let mut names: Vec<_> =
+            told.map(|event| format!("{} {} {}", event["pid"], event["tid"], event["args"]["name"])).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("thread_name"), ["7 7 \"srv\"", "7 8 \"srv-io\"", "9 9 \"cli\""]);
+    // The first event that tells a process's name is of another thread than the process's first event.
+    assert_eq!(names("process_name"), ["7 7 \"srv\"", "9 9 \"cli\""]);
 }
 
 #[test]

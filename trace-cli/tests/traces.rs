@@ -102,6 +102,33 @@ fn stats_count_everything_once() {
 }
 
 #[test]
+fn what_follows_damage_does_not_count_on_however_many_cores() {
+    let (here, events) = here();
+    let path = here.path().join("shop.ringtrace/stream_1");
+    let trace = trace_ctf::reader::Trace::open(&here.path().join("shop.ringtrace")).unwrap();
+    let packet = trace.packets(&trace.streams()[1]).nth(1).unwrap().unwrap().0;
+    let mut bytes = std::fs::read(&path).unwrap();
+    // An ID that no class has.
+    bytes[packet.byte_offset() as usize + trace_ctf::packet::HEADER_LEN] |= 0x1E;
+    std::fs::write(&path, bytes).unwrap();
+    let whole = run(&["view", "shop.ringtrace"], here.path());
+    let whole = text(&whole.stdout).lines().count() as u64;
+    assert!(whole < events);
+    for _ in 0..8 {
+        let output = run(&["stats", "shop.ringtrace", "--json"], here.path());
+        assert_eq!(output.status.code(), Some(3));
+        let stats: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (&stats["total"]["events"], &stats["losses"]["damaged"]),
+            (&whole.into(), &1.into()),
+            "{}",
+            text(&output.stderr)
+        );
+        assert_eq!(text(&output.stderr).matches("error: ").count(), 1);
+    }
+}
+
+#[test]
 fn histograms_of_numbers_texts_and_groups() {
     let (here, _) = here();
     let here = here.path();

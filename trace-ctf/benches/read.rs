@@ -217,7 +217,7 @@ fn decode_parallel(path: &Path, events: u64) -> Duration {
     let start = Instant::now();
     let trace = Trace::open(path).expect("a trace");
     let counts = parallel::fold(
-        [&trace],
+        trace.streams().iter().map(|stream| trace.packets(stream)),
         cores(),
         || (0u64, 0u64),
         |(count, sum), part| {
@@ -227,6 +227,7 @@ fn decode_parallel(path: &Path, events: u64) -> Duration {
                 *count += 1;
                 look(&event.expect("no damage"), sum);
             }
+            ControlFlow::Continue(())
         },
     );
     assert_eq!(counts.iter().map(|(count, _)| count).sum::<u64>(), events, "every event arrives");

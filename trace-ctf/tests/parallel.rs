@@ -62,7 +62,8 @@ proptest! {
         let trace = Trace::open(directory.path()).unwrap();
         let threads = NonZero::new(threads).unwrap();
 
-        let states = parallel::fold([&trace], threads, || (0, 0), |(events, losses), part| match part {
+        let packets = || trace.streams().iter().map(|stream| trace.packets(stream));
+        let states = parallel::fold(packets(), threads, || (0, 0), |(events, losses), part| match part {
             parallel::Part::Packet(packet, lost) => {
                 *losses += lost.len();
                 let mut all = packet.events();
@@ -70,11 +71,18 @@ proptest! {
                     event.unwrap();
                     *events += 1;
                 }
+                ControlFlow::Continue(())
             }
             parallel::Part::Error(error) => panic!("{error}"),
         });
         prop_assert_eq!(states.iter().map(|(events, _)| events).sum::<u64>(), events);
         prop_assert_eq!(states.iter().map(|(_, losses)| losses).sum::<usize>(), read(directory.path()).unwrap().losses.len());
+        let some = packets().filter_map(|mut packets| packets.next()).count();
+        let first = parallel::fold(packets(), NonZero::<usize>::MIN, || 0, |count, _| {
+            *count += 1;
+            ControlFlow::Break(())
+        });
+        prop_assert_eq!(first, [some]);
     }
 
     #[test]

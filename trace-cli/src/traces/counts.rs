@@ -6,7 +6,7 @@ use std::hash::Hash;
 use serde_json::{Value as Json, json};
 use trace_ctf::reader::Event;
 
-use super::names::{Names, Thread, Who};
+use super::names::{Names, Thread};
 use super::source::{Class, Gather, Opened};
 use super::summary::Summary;
 use crate::failure::Failure;
@@ -74,7 +74,7 @@ impl Count {
 
 impl Counts {
     pub(super) fn of(opened: &Opened, summary: &mut Summary) -> Result<Self, Failure> {
-        let gathered = opened.gather(summary, Gathered::default)?;
+        let gathered = opened.gather(summary, Gathered::default);
         let names_of: HashMap<Class, &str> =
             opened.classes().into_iter().map(|(_, class)| (Class::of(class), &*class.name)).collect();
         let (mut classes, mut threads, mut cpus) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -108,7 +108,6 @@ struct Gathered {
     threads: Rows<Thread>,
     cpus: Rows<Option<u64>>,
     names: Names,
-    who: Who,
 }
 
 /// Counts by a key that seldom changes from one event to the next.
@@ -144,12 +143,11 @@ impl<K: Copy + Eq + Hash> Rows<K> {
 }
 
 impl Gather for Gathered {
-    fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+    fn event(&mut self, event: &Event<'_>) {
         let timestamp = event.timestamp();
         self.classes.at(Class::of(event.class())).event(timestamp);
-        self.threads.at(self.who.thread(event)).event(timestamp);
+        self.threads.at(self.names.thread(event)).event(timestamp);
         self.cpus.at(event.packet().info().cpu_id).event(timestamp);
-        Ok(())
     }
 
     fn size(&mut self, bytes: u64) {

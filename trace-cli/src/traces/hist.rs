@@ -101,10 +101,10 @@ struct Gathered {
 }
 
 impl Gather for Gathered {
-    fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-        let Some(value) = self.value.get(event) else { return Ok(()) };
+    fn event(&mut self, event: &Event<'_>) {
+        let Some(value) = self.value.get(event) else { return };
         if let Scalar::Absent = value {
-            return Ok(());
+            return;
         }
         let mut key = match &mut self.by {
             Some(by) => by.text(event).unwrap_or_else(|| "-".to_owned()),
@@ -131,7 +131,6 @@ impl Gather for Gathered {
                 _ => group.others += 1,
             },
         }
-        Ok(())
     }
 }
 
@@ -207,7 +206,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
             steps,
         };
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
-        for part in opened.gather(summary, make)? {
+        for part in opened.gather(summary, make) {
             part.groups.iter().for_each(|(key, group)| groups.entry(key.clone()).or_default().merge(group));
         }
         Ok(groups)

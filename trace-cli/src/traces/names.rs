@@ -1,6 +1,8 @@
 //! Threads and processes: who recorded an event, and how they are called.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
 
 use trace_ctf::reader::{Event, Field, Trace};
 
@@ -14,52 +16,104 @@ pub(super) const THREAD_NAME: &str = "ringtrace:thread_name";
 pub(super) struct Thread {
     /// The trace it is of: its UUID.
     pub(super) trace: Option<[u8; 16]>,
+    /// Its process, where the context of events tells it.
+    pub(super) pid: Option<i64>,
     pub(super) tid: Option<i64>,
     /// The CPU, where `tid` is not known.
     pub(super) cpu: Option<u64>,
 }
 
-/// Where the classes of a trace tell threads and processes.
-#[derive(Debug, Default)]
-pub(super) struct Who {
-    tids: HashMap<Class, Option<Field>>,
-    last: Option<(Class, Option<Field>)>,
+/// Where the contexts of a class tell who recorded its events.
+#[derive(Clone, Debug, Default)]
+struct Fields {
+    pid: Option<Field>,
+    tid: Option<Field>,
+    name: Option<Field>,
 }
 
-/// Names of threads.
+/// Where the classes of a trace tell threads and processes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(HashMap<(Option<[u8; 16]>, i64), String>);
+pub(super) struct Who {
+    classes: HashMap<Class, Fields>,
+    last: Option<(Class, Fields)>,
+}
+
+/// Names of threads and processes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    threads: HashMap<(Option<[u8; 16]>, i64), Name>,
+    /// By process ID.
+    processes: HashMap<(Option<[u8; 16]>, i64), Name>,
+    who: Who,
+    /// The thread that recorded the last event.
+    last: Option<Thread>,
+}
+
+/// A name; of several, the greatest counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    /// By an event of its own, and not by context.
+    is_told: bool,
+    since: Option<i64>,
+    text: String,
+}
 
 impl Who {
     /// The thread that recorded an event.
     pub(super) fn thread(&mut self, event: &Event<'_>) -> Thread {
         let class = Class::of(event.class());
         if self.last.as_ref().is_none_or(|(known, _)| *known != class) {
-            let field = self.tids.entry(class).or_insert_with(|| {
-                let find = |name| Field::find(event.packet().stream_class(), event.class(), name);
+            let fields = self.classes.entry(class).or_insert_with(|| {
+                let find = |name: &&str| Field::find(event.packet().stream_class(), event.class(), name);
                 let is_context = |field: &Field| field.scope() != trace_ctf::reader::Scope::Payload;
-                ["vtid", "tid"].into_iter().filter_map(find).find(is_context)
+                let first = |names: &[&str]| names.iter().filter_map(find).find(is_context);
+                Fields { pid: first(&["vpid", "pid"]), tid: first(&["vtid", "tid"]), name: first(&["thread_name", "procname"]) }
             });
-            self.last = Some((class, field.clone()));
+            self.last = Some((class, fields.clone()));
         }
-        let field = self.last.as_ref().and_then(|(_, field)| field.as_ref());
-        let tid = field.and_then(|field| event.get(field)).and_then(|tid| tid.as_i64());
+        let fields = self.last.as_ref().map(|(_, fields)| fields);
+        let number = |field: Option<&Field>| event.get(field?)?.as_i64();
+        let [pid, tid] =
+            [fields.and_then(|fields| fields.pid.as_ref()), fields.and_then(|fields| fields.tid.as_ref())].map(number);
         let cpu = if tid.is_none() { event.packet().info().cpu_id } else { None };
-        Thread { trace: event.trace().uuid, tid, cpu }
+        Thread { trace: event.trace().uuid, pid, tid, cpu }
+    }
+
+    /// The name of the thread that recorded an event, which was asked about last.
+    fn name(&self, event: &Event<'_>) -> Option<String> {
+        let (_, fields) = self.last.as_ref()?;
+        Some(event.get(fields.name.as_ref()?)?.as_str()?.into_owned())
     }
 }
 
 impl Names {
-    /// Learns from an event, if it is one that tells a name: the last one counts.
+    /// The thread that recorded an event; learns what the event tells of names.
+    pub(super) fn thread(&mut self, event: &Event<'_>) -> Thread {
+        let thread = self.who.thread(event);
+        let since = event.timestamp();
+        if event.name() == THREAD_NAME {
+            let tid = event.field("tid").and_then(|tid| tid.as_i64());
+            let text = event.field("name").and_then(|name| Some(name.as_str()?.into_owned()));
+            if let Some((tid, text)) = tid.zip(text) {
+                put(&mut self.threads, (thread.trace, tid), Name { is_told: true, since, text });
+            }
+        }
+        if self.last != Some(thread) {
+            self.last = Some(thread);
+            if let Some((tid, text)) = thread.tid.zip(self.who.name(event)) {
+                // A process is called as its first thread is.
+                if let Some(pid) = thread.pid.filter(|pid| *pid == tid) {
+                    put(&mut self.processes, (thread.trace, pid), Name { is_told: false, since, text: text.clone() });
+                }
+                put(&mut self.threads, (thread.trace, tid), Name { is_told: false, since, text });
+            }
+        }
+        thread
+    }
+
+    /// Learns from an event what it tells of names.
     pub(super) fn learn(&mut self, event: &Event<'_>) {
-        if event.name() != THREAD_NAME {
-            return;
-        }
-        let tid = event.field("tid").and_then(|tid| tid.as_i64());
-        let name = event.field("name").and_then(|name| Some(name.as_str()?.into_owned()));
-        if let (Some(tid), Some(name)) = (tid, name) {
-            self.0.insert((event.trace().uuid, tid), name);
-        }
+        self.thread(event);
     }
 
     /// Learns from the streams of a trace that may tell names.
@@ -78,11 +132,17 @@ impl Names {
     }
 
     pub(super) fn add(&mut self, other: Self) {
-        self.0.extend(other.0);
+        other.threads.into_iter().for_each(|(key, name)| put(&mut self.threads, key, name));
+        other.processes.into_iter().for_each(|(key, name)| put(&mut self.processes, key, name));
     }
 
     pub(super) fn of(&self, thread: &Thread) -> Option<&str> {
-        self.0.get(&(thread.trace, thread.tid?)).map(String::as_str)
+        self.threads.get(&(thread.trace, thread.tid?)).map(|name| name.text.as_str())
+    }
+
+    /// What the process of a thread is called.
+    pub(super) fn process(&self, thread: &Thread) -> Option<&str> {
+        self.processes.get(&(thread.trace, thread.pid?)).map(|name| name.text.as_str())
     }
 
     /// What a thread is called: its name and ID, or the CPU.
@@ -93,5 +153,13 @@ impl Names {
             (None, _, Some(cpu)) => format!("cpu {cpu}"),
             _ => "?".to_owned(),
         }
+    }
+}
+
+fn put<K: Eq + Hash>(names: &mut HashMap<K, Name>, key: K, name: Name) {
+    match names.entry(key) {
+        Entry::Occupied(mut known) if *known.get() < name => drop(known.insert(name)),
+        Entry::Occupied(_) => {}
+        Entry::Vacant(place) => drop(place.insert(name)),
     }
 }

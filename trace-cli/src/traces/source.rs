@@ -11,8 +11,8 @@ use std::thread;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::tz::TimeZone;
 use trace_ctf::declared::{EventClass, StreamClass};
-use trace_ctf::reader::parallel::{self, Step};
-use trace_ctf::reader::{Entry, Event, Loss, Merge, Packets, Stream, Trace};
+use trace_ctf::reader::parallel::{self, Part, Step};
+use trace_ctf::reader::{Entry, Event, Loss, Merge, Packet, Packets, Stream, Trace};
 use trace_filter::Expression;
 use trace_registry::Glob;
 use trace_registry::registry::{self, Match};
@@ -143,7 +143,7 @@ pub(super) fn plain(_event: &Event<'_>, _text: &mut Vec<u8>) {}
 
 /// Gathers what is known of events; a verb has one for each thread that reads.
 pub(super) trait Gather: Send {
-    fn event(&mut self, event: &Event<'_>) -> Result<(), Failure>;
+    fn event(&mut self, event: &Event<'_>);
 
     /// The size of the event that was given last, in bytes.
     fn size(&mut self, _bytes: u64) {}
@@ -275,97 +275,98 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads the wanted events in any order, on all cores: each gatherer gets some of the streams.
-    pub(super) fn gather<G: Gather>(&self, summary: &mut Summary, make: impl Fn() -> G + Sync) -> Result<Vec<G>, Failure> {
-        let streams: Vec<(&Trace, &Stream)> =
-            self.traces.iter().flat_map(|trace| trace.streams().iter().map(move |stream| (trace, stream))).collect();
-        let workers = cores().get().min(streams.len()).max(1);
-        let queue = Mutex::new(streams.into_iter());
-        let progress = Mutex::new((Progress::new(), 0));
-        let work = || {
-            let (mut gatherer, mut counts) = (make(), Summary::default());
-            loop {
-                let next = queue.lock().map(|mut queue| queue.next()).unwrap_or_default();
-                let Some((trace, stream)) = next else { break };
-                self.stream(trace, stream, &mut counts, &mut gatherer, &progress)?;
-            }
-            Ok((gatherer, counts))
-        };
-        let done: Vec<Result<(G, Summary), Failure>> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            let died = |_| Err(Failure::Wrong("a thread of this command panicked: please report it".to_owned()));
-            workers.into_iter().map(|worker| worker.join().unwrap_or_else(died)).collect()
-        });
-        let mut all = Vec::new();
-        for result in done {
-            let (gatherer, counts) = result?;
-            summary.add(&counts);
-            all.push(gatherer);
+    /// Reads the wanted events in any order, on all cores: each gatherer gets some of the packets.
+    pub(super) fn gather<G: Gather>(&self, summary: &mut Summary, make: impl Fn() -> G + Sync) -> Vec<G> {
+        let mut parts = self.packetwise(cores(), &make);
+        // A stream ends where it is damaged, and what other threads have read behind that does not count: once more, in order.
+        if parts.iter().any(|part| part.is_broken) {
+            parts = self.packetwise(NonZero::<usize>::MIN, &make);
         }
-        Ok(all)
+        let gathered = parts.into_iter().map(|part| {
+            part.errors.iter().for_each(|error| summary.damage(error));
+            summary.add(&part.counts);
+            part.gatherer
+        });
+        gathered.collect()
     }
 
-    fn stream<G: Gather>(
-        &self,
-        trace: &Trace,
-        stream: &Stream,
-        summary: &mut Summary,
-        gatherer: &mut G,
-        progress: &Mutex<(Progress, u64)>,
-    ) -> Result<(), Failure> {
-        let mut chooser = self.chooser();
-        let mut packets = self.packets(trace, stream);
-        while let Some(next) = packets.next() {
-            let (packet, losses) = match next {
-                Ok(next) => next,
-                Err(error) => {
-                    summary.damage(&error);
-                    break;
+    fn packetwise<G: Gather>(&self, threads: NonZero<usize>, make: &(impl Fn() -> G + Sync)) -> Vec<Gathered<'_, G>> {
+        let streams = self.traces.iter().flat_map(|trace| trace.streams().iter().map(|stream| self.packets(trace, stream)));
+        let progress = Mutex::new((Progress::new(), 0));
+        let start = || Gathered {
+            gatherer: make(),
+            chooser: self.chooser(),
+            counts: Summary::default(),
+            errors: Vec::new(),
+            is_broken: false,
+        };
+        parallel::fold(streams, threads, start, |gathered, part| {
+            let flow = match part {
+                Part::Packet(packet, losses) => {
+                    losses.iter().for_each(|loss| gathered.counts.loss(loss));
+                    gathered.packet(packet)
+                }
+                Part::Error(error) => {
+                    gathered.errors.push(error);
+                    ControlFlow::Continue(0)
                 }
             };
-            losses.iter().for_each(|loss| summary.loss(loss));
-            let (mut start, mut is_given, mut count) = (0, false, 0);
-            let mut events = packet.events();
-            let mut broken = None;
-            while let Some(event) = events.next_event() {
-                let event = match event {
-                    Ok(event) => event,
-                    Err(error) => {
-                        broken = Some(error);
-                        break;
-                    }
-                };
-                count += 1;
-                let at = event.byte_offset();
-                if core::mem::take(&mut is_given) {
-                    gatherer.size(at - start);
-                }
-                if event.name() == THREAD_NAME {
-                    gatherer.name(&event);
-                }
-                summary.learn(&event);
-                if chooser.accepts(&event) {
-                    summary.shown += 1;
-                    gatherer.event(&event)?;
-                    (start, is_given) = (at, true);
-                }
-            }
-            summary.events += count;
-            if is_given && broken.is_none() {
-                gatherer.size(packet.end_offset().saturating_sub(start));
-            }
-            if let Ok(mut progress) = progress.lock() {
+            if let (ControlFlow::Continue(count) | ControlFlow::Break(count), Ok(mut progress)) = (flow, progress.lock()) {
                 progress.1 += count;
                 let events = progress.1;
                 progress.0.show(events);
             }
-            if let Some(error) = broken {
-                summary.damage(&error);
-                break;
+            flow.map_break(drop).map_continue(drop)
+        })
+    }
+}
+
+/// What one thread has gathered.
+struct Gathered<'o, G> {
+    gatherer: G,
+    chooser: Chooser<'o>,
+    counts: Summary,
+    errors: Vec<trace_ctf::Error>,
+    /// A packet is damaged, and others may follow it.
+    is_broken: bool,
+}
+
+impl<G: Gather> Gathered<'_, G> {
+    /// Reads a packet; breaks where it is damaged. Gives the number of its events.
+    fn packet(&mut self, packet: &Packet) -> ControlFlow<u64, u64> {
+        let (mut start, mut is_given, mut count) = (0, false, 0);
+        let mut events = packet.events();
+        let mut flow = ControlFlow::Continue(());
+        while let Some(event) = events.next_event() {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    self.is_broken |= !error.is_truncated();
+                    self.errors.push(error);
+                    (is_given, flow) = (false, ControlFlow::Break(()));
+                    break;
+                }
+            };
+            count += 1;
+            let at = event.byte_offset();
+            if core::mem::take(&mut is_given) {
+                self.gatherer.size(at - start);
             }
-            packets.recycle(packet);
+            if event.name() == THREAD_NAME {
+                self.gatherer.name(&event);
+            }
+            self.counts.learn(&event);
+            if self.chooser.accepts(&event) {
+                self.counts.shown += 1;
+                self.gatherer.event(&event);
+                (start, is_given) = (at, true);
+            }
         }
-        Ok(())
+        if is_given {
+            self.gatherer.size(packet.end_offset().saturating_sub(start));
+        }
+        self.counts.events += count;
+        flow.map_break(|()| count).map_continue(|()| count)
     }
 }
 

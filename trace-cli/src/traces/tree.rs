@@ -9,7 +9,7 @@ use serde_json::json;
 use trace_ctf::reader::{Event, Value};
 
 use super::json::ValueJson;
-use super::names::{Names, Thread, Who};
+use super::names::{Names, Thread};
 use super::slices::{Future, Open, Phase, Slices};
 use super::source::{Item, Source};
 use super::summary::Summary;
@@ -191,15 +191,16 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     }
     let out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let min = arguments.min.map_or(0, |min| u64::try_from(min.as_nanos()).unwrap_or(u64::MAX));
-    let mut printer = Printer { out, zone: opened.zone.clone(), json: common.json, min, names: Names::default() };
+    let mut printer = Printer { out, zone: opened.zone.clone(), json: common.json, min, names: Names::default(), width: 16 };
     opened.traces.iter().for_each(|trace| printer.names.read(trace));
-    let (mut who, mut trees) = (Who::default(), Trees::default());
+    let mut trees = Trees::default();
     opened.each(
         &mut summary,
         || fields,
         |item| {
             let Item::Event(event, (), fields) = item else { return Ok(ControlFlow::Continue(())) };
-            if let Some(root) = trees.step(&slices, event, who.thread(event), &String::from_utf8_lossy(fields)) {
+            let thread = printer.names.thread(event);
+            if let Some(root) = trees.step(&slices, event, thread, &String::from_utf8_lossy(fields)) {
                 printer.show(&trees.take(root))?;
             }
             if trees.lines.len() >= WAITING {
@@ -232,6 +233,8 @@ struct Printer {
     /// The least duration of trees, in nanoseconds.
     min: u64,
     names: Names,
+    /// Characters of the longest name of a thread so far.
+    width: usize,
 }
 
 impl Printer {
@@ -270,7 +273,8 @@ impl Printer {
             };
             let time = time::show(line.time, &self.zone).split_off("2026-01-01 ".len());
             let (indent, name) = ("  ".repeat(*depth), self.names.show(thread));
-            write!(self.out, "{time} {duration:>9}  {name:<16} {indent}{}", line.name)?;
+            self.width = self.width.max(name.chars().count());
+            write!(self.out, "{time} {duration:>9}  {name:<width$} {indent}{}", line.name, width = self.width)?;
             for (before, fields) in [("  ", line.fields.as_str()), (" → ", end)] {
                 if !fields.is_empty() {
                     write!(self.out, "{before}{fields}")?;

@@ -8,11 +8,12 @@ mod ordered;
 
 use std::collections::VecDeque;
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::Error;
-use crate::reader::{Loss, Packet, Packets, Trace};
+use crate::reader::{Loss, Packet, Packets};
 
 pub use ordered::{Step, merge};
 
@@ -27,47 +28,56 @@ pub enum Part<'p> {
 
 /// Streams that wait for a thread, and how many there are in all.
 struct Waiting {
-    streams: VecDeque<Packets>,
+    /// With their numbers.
+    streams: VecDeque<(usize, Packets)>,
+    /// Of which nothing more is wanted.
+    is_over: Vec<bool>,
     left: usize,
 }
 
-/// Runs `step` on every packet of some traces, each in any order, on so many threads, and gives the state of each thread.
+/// Runs `step` on every packet of some streams, each in any order, on so many threads, and gives the state of each thread.
+///
+/// `Break` ends the packet's stream; other threads may have packets behind it already. One thread alone has the packets of each stream
+/// in their order, and none behind a `Break`.
 ///
 /// # Examples
 ///
 /// ```no_run
 /// use std::num::NonZero;
+/// use std::ops::ControlFlow;
+///
 /// use trace_ctf::reader::{Trace, parallel};
 ///
 /// # fn main() -> trace_ctf::Result<()> {
 /// let trace = Trace::open("app.ringtrace".as_ref())?;
 /// let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-/// let counts = parallel::fold([&trace], threads, || 0u64, |count, part| {
+/// let streams = trace.streams().iter().map(|stream| trace.packets(stream));
+/// let counts = parallel::fold(streams, threads, || 0u64, |count, part| {
 ///     if let parallel::Part::Packet(packet, _) = part {
 ///         let mut events = packet.events();
 ///         while let Some(Ok(_)) = events.next_event() {
 ///             *count += 1;
 ///         }
 ///     }
+///     ControlFlow::Continue(())
 /// });
 /// println!("{}", counts.iter().sum::<u64>());
 /// # Ok(())
 /// # }
 /// ```
-pub fn fold<'t, S: Send>(
-    traces: impl IntoIterator<Item = &'t Trace>,
+pub fn fold<S: Send>(
+    streams: impl IntoIterator<Item = Packets>,
     threads: NonZero<usize>,
     start: impl Fn() -> S + Sync,
-    step: impl Fn(&mut S, Part<'_>) + Sync,
+    step: impl Fn(&mut S, Part<'_>) -> ControlFlow<()> + Sync,
 ) -> Vec<S> {
-    let all = traces.into_iter().flat_map(|trace| trace.streams().iter().map(|stream| trace.packets(stream)));
-    let streams: VecDeque<_> = all.collect();
-    let waiting = Mutex::new(Waiting { left: streams.len(), streams });
+    let streams: VecDeque<_> = streams.into_iter().enumerate().collect();
+    let waiting = Mutex::new(Waiting { left: streams.len(), is_over: vec![false; streams.len()], streams });
     let changed = Condvar::new();
     let work = || {
         let mut state = start();
         let mut spare = None;
-        while let Some(mut packets) = take(&waiting, &changed) {
+        while let Some((number, mut packets)) = take(&waiting, &changed) {
             if let Some(packet) = spare.take() {
                 packets.recycle(packet);
             }
@@ -75,18 +85,22 @@ pub fn fold<'t, S: Send>(
             // The stream is free for the next thread before its packet is decoded.
             let mut guard = lock(&waiting);
             match &next {
-                Some(_) => guard.streams.push_back(packets),
+                Some(_) => guard.streams.push_back((number, packets)),
                 None => guard.left -= 1,
             }
             drop(guard);
             changed.notify_all();
-            match next {
+            let flow = match next {
                 Some(Ok((packet, losses))) => {
-                    step(&mut state, Part::Packet(&packet, losses));
+                    let flow = step(&mut state, Part::Packet(&packet, losses));
                     spare = Some(packet);
+                    flow
                 }
                 Some(Err(error)) => step(&mut state, Part::Error(error)),
-                None => {}
+                None => ControlFlow::Continue(()),
+            };
+            if flow.is_break() {
+                lock(&waiting).is_over[number] = true;
             }
         }
         state
@@ -97,11 +111,16 @@ pub fn fold<'t, S: Send>(
     })
 }
 
-fn take(waiting: &Mutex<Waiting>, changed: &Condvar) -> Option<Packets> {
+fn take(waiting: &Mutex<Waiting>, changed: &Condvar) -> Option<(usize, Packets)> {
     let mut guard = lock(waiting);
     loop {
-        if let Some(packets) = guard.streams.pop_front() {
-            return Some(packets);
+        if let Some((number, packets)) = guard.streams.pop_front() {
+            if !guard.is_over[number] {
+                return Some((number, packets));
+            }
+            guard.left -= 1;
+            changed.notify_all();
+            continue;
         }
         if guard.left == 0 {
             return None;

@@ -1,6 +1,6 @@
 //! The Trace Event Format, which Chrome's tools and many others read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -10,20 +10,19 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
 use trace_ctf::reader::Event;
 
 use super::super::json::ValueJson;
-use super::super::names::{Names, Thread, Who};
+use super::super::names::{Names, Thread};
 use super::super::slices::{Future, Open, Phase, Slices};
 use super::super::source::Opened;
-use super::{Map, Process, Writer, label, tid};
+use super::{Map, Process, Writer, label, process, tid};
 
 pub(super) struct Chrome {
     processes: Vec<Process>,
     slices: Slices,
     open: Open<()>,
-    who: Who,
     names: Names,
     /// Names of threads that were told.
     told: HashMap<Thread, Option<String>>,
-    told_processes: HashSet<i64>,
+    told_processes: HashMap<i64, Option<String>>,
     is_begun: bool,
     text: String,
 }
@@ -34,10 +33,9 @@ impl Chrome {
             processes: Process::all(&opened.traces),
             slices: Slices::new(&opened.classes()),
             open: Open::default(),
-            who: Who::default(),
             names: Names::default(),
             told: HashMap::new(),
-            told_processes: HashSet::new(),
+            told_processes: HashMap::new(),
             is_begun: false,
             text: String::new(),
         }
@@ -48,21 +46,20 @@ impl Chrome {
         out.write_all(if first { b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n" } else { b",\n" })
     }
 
-    fn process(&self, thread: &Thread) -> (i64, Option<&str>) {
-        let process = self.processes.iter().find(|process| process.trace == thread.trace);
-        process.map_or((1, None), |process| (process.pid, process.name.as_deref()))
-    }
-
     /// Names the thread and its process, if that was not done.
     fn tell(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<()> {
-        let (pid, process) = self.process(thread);
+        let (pid, process) = process(&self.processes, &self.names, thread);
+        let process = process.map(str::to_owned);
         let metadata =
             |what: &str, name: &str| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid(thread), "args": { "name": name } });
-        let process = process.map(|name| metadata("process_name", name));
         let name = label(&self.names, thread);
-        if let (Some(line), true) = (process, self.told_processes.insert(pid)) {
-            self.separate(out)?;
-            write_json(&mut *out, &line)?;
+        if self.told_processes.get(&pid) != Some(&process) {
+            if let Some(name) = &process {
+                let line = metadata("process_name", name);
+                self.separate(out)?;
+                write_json(&mut *out, &line)?;
+            }
+            self.told_processes.insert(pid, process);
         }
         if self.told.get(thread) != Some(&name) {
             if let Some(name) = &name {
@@ -98,10 +95,9 @@ impl Writer for Chrome {
     }
 
     fn event(&mut self, event: &Event<'_>, fields: &[u8], out: &mut dyn Write) -> io::Result<()> {
-        self.names.learn(event);
-        let thread = self.who.thread(event);
+        let thread = self.names.thread(event);
         self.tell(&thread, out)?;
-        let (pid, tid) = (self.process(&thread).0, tid(&thread));
+        let (pid, tid) = (process(&self.processes, &self.names, &thread).0, tid(&thread));
         let phase = self.open.step(&self.slices, event.class(), thread, || (), drop);
         let name = match phase {
             Phase::Begin | Phase::End(_) => self.slices.name(event.class()).unwrap_or(event.name()),

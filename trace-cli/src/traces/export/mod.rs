@@ -142,6 +142,16 @@ impl Process {
     }
 }
 
+/// The process of a thread: what its events tell, or else its trace.
+fn process<'p>(all: &'p [Process], names: &'p Names, thread: &Thread) -> (i64, Option<&'p str>) {
+    let of_trace = all.iter().find(|process| process.trace == thread.trace);
+    let (pid, name) = of_trace.map_or((1, None), |process| (process.pid, process.name.as_deref()));
+    match thread.pid {
+        Some(own) if own != pid => (own, names.process(thread)),
+        _ => (pid, name),
+    }
+}
+
 /// Thread IDs of those who have none: CPUs.
 const CPUS: i64 = 1 << 31;
 

@@ -11,11 +11,11 @@ use std::io::{self, Write};
 use trace_ctf::reader::{Event, Loss, Scope, Value};
 
 use super::super::columns::Column;
-use super::super::names::{Names, Thread, Who};
+use super::super::names::{Names, Thread};
 use super::super::slices::{Future, Open, Phase, Slices};
 use super::super::source::{Classes, Opened};
 use super::proto::Message;
-use super::{Map, Process, Writer, label, tid};
+use super::{Map, Process, Writer, label, process, tid};
 use crate::failure::Failure;
 
 /// Fields of a packet.
@@ -85,10 +85,9 @@ pub(super) struct Perfetto {
     slices: Slices,
     /// With the flow that each slice began with.
     open: Open<Option<u64>>,
-    who: Who,
     names: Names,
     told: HashMap<Thread, Option<String>>,
-    told_processes: HashSet<u64>,
+    told_processes: HashMap<i64, Option<String>>,
     sequences: HashMap<StreamKey, Sequence>,
     counters: Vec<(Column, String)>,
     told_counters: HashSet<u64>,
@@ -114,10 +113,9 @@ impl Perfetto {
             processes: Process::all(&opened.traces),
             slices: Slices::new(&classes),
             open: Open::default(),
-            who: Who::default(),
             names: Names::default(),
             told: HashMap::new(),
-            told_processes: HashSet::new(),
+            told_processes: HashMap::new(),
             sequences: HashMap::new(),
             counters: counters.collect(),
             told_counters: HashSet::new(),
@@ -151,10 +149,10 @@ impl Perfetto {
 
     /// Names the thread and its process, if that was not done; returns the thread's track.
     fn track(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<u64> {
-        let process = self.processes.iter().find(|process| process.trace == thread.trace);
-        let (pid, process_name) = process.map_or((1, None), |process| (process.pid, process.name.clone()));
-        let (process, own) = (number(&("process", thread.trace)), number(&("thread", thread)));
-        if self.told_processes.insert(process) {
+        let (pid, process_name) = process(&self.processes, &self.names, thread);
+        let process_name = process_name.map(str::to_owned);
+        let (process, own) = (of_process(thread.trace, pid), number(&("thread", thread)));
+        if self.told_processes.get(&pid) != Some(&process_name) {
             track(out, process, |track| {
                 track.message(3, |of| {
                     of.signed(1, pid);
@@ -163,6 +161,7 @@ impl Perfetto {
                     }
                 });
             })?;
+            self.told_processes.insert(pid, process_name);
         }
         let name = label(&self.names, thread);
         if self.told.get(thread) != Some(&name) {
@@ -180,13 +179,13 @@ impl Perfetto {
         Ok(own)
     }
 
-    fn counters(&mut self, event: &Event<'_>, sequence: u64, time: u64, out: &mut dyn Write) -> io::Result<()> {
+    fn counters(&mut self, event: &Event<'_>, process: u64, sequence: u64, time: u64, out: &mut dyn Write) -> io::Result<()> {
         for (column, name) in &mut self.counters {
             let Some(value) = column.get(event).and_then(|value| value.as_f64()) else { continue };
-            let own = number(&("counter", event.trace().uuid, &*name));
+            let own = number(&("counter", process, &*name));
             if self.told_counters.insert(own) {
                 track(out, own, |track| {
-                    track.number(5, number(&("process", event.trace().uuid))).text(2, name);
+                    track.number(5, process).text(2, name);
                     track.message(8, |_| ());
                 })?;
             }
@@ -207,20 +206,19 @@ impl Writer for Perfetto {
     }
 
     fn event(&mut self, event: &Event<'_>, _text: &[u8], out: &mut dyn Write) -> io::Result<()> {
-        self.names.learn(event);
+        let thread = self.names.thread(event);
         self.clock(event, out)?;
-        let thread = self.who.thread(event);
         let mut own = self.track(&thread, out)?;
+        let process = of_process(thread.trace, process(&self.processes, &self.names, &thread).0);
         let time = self.time(event);
         let future = self.slices.future(event);
         let name = self.slices.name(event.class()).unwrap_or(event.name());
         if let Some(Future::Begin(number) | Future::End(number)) = future {
             // A future has a track of its own: it overlaps with others, on whatever threads.
-            let of_process = self::number(&("process", thread.trace));
             own = self::number(&("future", thread.trace, number));
             if let Some(Future::Begin(_)) = future {
                 track(out, own, |track| {
-                    track.number(5, of_process).text(2, name);
+                    track.number(5, process).text(2, name);
                 })?;
             }
         }
@@ -289,7 +287,7 @@ impl Writer for Perfetto {
         }
         packet.bytes(packet::TRACK_EVENT, of.as_bytes());
         write(&packet, out)?;
-        self.counters(event, id, time, out)
+        self.counters(event, process, id, time, out)
     }
 
     fn name(&mut self, event: &Event<'_>, _out: &mut dyn Write) -> io::Result<()> {
@@ -405,6 +403,11 @@ fn write(packet: &Message, out: &mut dyn Write) -> io::Result<()> {
     let mut whole = Message::default();
     whole.bytes(1, packet.as_bytes());
     out.write_all(whole.as_bytes())
+}
+
+/// The track of a process.
+fn of_process(trace: Option<[u8; 16]>, pid: i64) -> u64 {
+    number(&("process", trace, pid))
 }
 
 /// A number for what is to be known by one, the same in every export; 0 has a meaning of its own.
