@@ -15,10 +15,11 @@ const ALLOCATION: u64 = 16 << 20;
 const PART: u64 = 8 << 20;
 /// So much before it stays in memory.
 const KEPT: u64 = 4 * PART;
-/// A device that took so long to accept a part has more than it can take: it is left to the kernel for the next
-/// [parts](REST), whose page cache may still hold what the device cannot.
+/// A device that took so long to accept a part has more than it can take, or this thread did not run: the next parts are left to
+/// the kernel, whose page cache may still hold what the device cannot. So many at first, then twice as many each time.
 const SLOW: Duration = Duration::from_millis(20);
-const REST: u64 = 32 * PART;
+const REST: u64 = 8 * PART;
+const LONGEST_REST: u64 = 128 * PART;
 
 /// How far the file system is with one file. In bytes from its beginning.
 #[derive(Debug)]
@@ -29,12 +30,14 @@ pub(super) struct Blocks {
     started: u64,
     /// Not kept in memory before.
     forgotten: u64,
+    /// How much is left to the kernel when the device is slow.
+    rest: u64,
 }
 
 impl Blocks {
     /// Of a file that has `len` bytes.
     pub(super) fn behind(len: u64) -> Blocks {
-        Blocks { allocated: len, started: len, forgotten: len }
+        Blocks { allocated: len, started: len, forgotten: len, rest: REST }
     }
 
     /// Of a file that is written in one go and read at once.
@@ -65,7 +68,11 @@ impl Blocks {
             let _ = rustix::fs::fadvise(file, self.forgotten, Some(old), rustix::fs::Advice::DontNeed);
             self.forgotten += old.get();
         }
-        self.started = if begin.elapsed() < SLOW { len } else { len + REST };
+        if begin.elapsed() < SLOW {
+            (self.started, self.rest) = (len, REST);
+        } else {
+            (self.started, self.rest) = (len + self.rest, LONGEST_REST.min(2 * self.rest));
+        }
     }
 
     /// Whether blocks are set aside beyond the file's `len` bytes.
