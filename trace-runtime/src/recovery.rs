@@ -105,14 +105,14 @@ fn is_of_this_boot(rings: &Reader) -> bool {
     own == its || own == 0 || its == 0
 }
 
-/// [`tidy`] in a thread with descriptors of its own: what it opens and closes is none of the program's, whatever that closes and
-/// opens meanwhile (ST-1 of [`storage`]).
-pub(crate) fn tidy_apart(base: PathBuf) {
+/// [Tidies](tidy) wherever processes of this user leave something, in a thread with descriptors of its own: what it opens and closes
+/// is none of the program's, whatever that closes and opens meanwhile (ST-1 of [`storage`]).
+pub(crate) fn tidy_apart() {
     // Without a thread, by the next process.
     let _ = sys::spawn_with_signals_blocked("ringtrace-tidy", move || {
         sys::mark_thread_untraced();
         if sys::take_own_descriptors() {
-            tidy(&base);
+            place::bases().iter().for_each(|base| tidy(base));
         }
     });
 }

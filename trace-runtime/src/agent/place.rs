@@ -43,7 +43,7 @@ impl Place {
         for base in place::bases() {
             match Self::take_in(&base) {
                 Ok(place) => {
-                    crate::recovery::tidy_apart(base);
+                    crate::recovery::tidy_apart();
                     return Ok(place);
                 }
                 Err(error) => {
