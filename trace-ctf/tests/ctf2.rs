@@ -1,8 +1,7 @@
 //! CTF 2: what this library writes, and every field class of the specification.
 //!
-//! babeltrace2 reads CTF 2 since 2.1, which Debian 12 does not have. Where a system that has it lies in a directory
-//! (`debootstrap --variant=minbase --include=babeltrace2 trixie DIR`), name that in the environment variable
-//! `BABELTRACE2_CHROOT`: it must then say what this reader says.
+//! babeltrace2 reads CTF 2 since 2.1, which Debian 12 does not have. Where a system that has it lies in the directory that the
+//! environment variable `BABELTRACE2_CHROOT` names, it must say what this reader says. `cargo xtask ctf2` sees to that.
 
 #[path = "common/classes.rs"]
 mod classes;

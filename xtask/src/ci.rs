@@ -1,17 +1,18 @@
 //! `cargo xtask ci`.
 
 use crate::process::Tally;
-use crate::{check, crash, fuzz, golden, instructions, readme, stress, test, tidy, ui};
+use crate::{check, crash, ctf2, fuzz, golden, instructions, readme, stress, test, tidy, ui};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
 type Step = fn() -> Result<Tally>;
 
 /// Cheap steps first. The short link matrix is one of the workspace's tests.
-const STEPS: [(&str, Step); 10] = [
+const STEPS: [(&str, Step); 11] = [
     ("tidy", tidy::run),
     ("check", check::run),
     ("test", test::run),
+    ("ctf2", ctf2::run),
     ("fuzz", fuzz::short),
     ("ui", || ui::run(false)),
     ("stress", stress::ci),

@@ -7,6 +7,7 @@ mod browser;
 mod check;
 mod ci;
 mod crash;
+mod ctf2;
 mod environments;
 mod fuzz;
 mod golden;
@@ -144,6 +145,11 @@ enum Verb {
     /// The last line is the result. With a mutation, it must fail. Where it may make a memory cgroup and mount a file system, it
     /// uses them; else it says what stands in.
     Crash(crash::Arguments),
+    /// Traces in CTF 2, against babeltrace2 2.1.
+    ///
+    /// It is installed into `target/debian-13`, 230 MB, which takes a minute, needs root, a network and debootstrap (Debian:
+    /// debootstrap). Left out where that is missing.
+    Ctf2,
     /// How long control from outside takes: enabling 1 000 tracepoints, the first event, the start of a process.
     ///
     /// Medians in milliseconds, of whole commands and processes. For a machine that does nothing else.
@@ -206,6 +212,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Stress { mutate: Some(name), .. } => stress::mutated(&name),
         Verb::Stress { long, mutate: None } => stress::run(long),
         Verb::Crash(arguments) => crash::run(&arguments),
+        Verb::Ctf2 => Ok(ctf2::run()?.close()),
         Verb::BenchControl { json } => bench_control::run(json),
         Verb::Fuzz { short: true, .. } => Ok(fuzz::short()?.close()),
         Verb::Fuzz { seconds, guided, .. } => Ok(fuzz::run(seconds, guided)?.close()),
