@@ -137,7 +137,14 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
         external: arguments.external,
         ..arguments.options.plan(&name, std::slice::from_ref(&rules))?
     };
-    let state: SessionState = process.demand(&Request::Create(Box::new(plan)))?;
+    let state: SessionState = process.ask(&Request::Create(Box::new(plan))).map_err(|error| match error {
+        error if Process::has_ended(&error) && process.image.path.join(&name).exists() => Failure::Wrong(format!(
+            "{}: it has ended when the recording had just begun; `ringtrace recover {}` builds a trace of what it left",
+            process.name(),
+            process.is.pid
+        )),
+        error => process.failure(error),
+    })?;
     if state.probes == 0 && state.warnings.is_empty() {
         complain(format_args!("warning: {}: `{rules}` matches no probe", process.name()));
     }
