@@ -20,7 +20,7 @@ use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trace_registry::mutation;
 use trace_runtime::ring_buffer::{Purpose, Reader};
 use writer::{SCENARIOS, Scenario, Task};
@@ -144,6 +144,9 @@ const MUTATED_FALLBACK: u64 = 200_000;
 /// The same for probe lists: what widens the windows there takes long.
 const MUTATED_LISTS: u64 = 100_000;
 
+/// Writer and reader wait for each other when nothing came for so long.
+const STANDSTILL: Duration = Duration::from_secs(60);
+
 /// Kills writers.
 fn kills(scenarios: &[&Scenario], arguments: &Arguments) -> Result<Outcome> {
     let mut outcome = Outcome::default();
@@ -190,6 +193,7 @@ fn channel(scenario: &Scenario, events: u64, kill_at: Option<u64>, arguments: &A
         }
     };
     let mut checker = Checker::new(reader.geometry().buffers);
+    let (mut went_on, mut stands_still) = (Instant::now(), false);
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -203,13 +207,19 @@ fn channel(scenario: &Scenario, events: u64, kill_at: Option<u64>, arguments: &A
             child.wait()?;
             break std::process::ExitStatus::default();
         }
-        if !checker.pass(&mut reader, false) {
+        if checker.pass(&mut reader, false) {
+            went_on = Instant::now();
+        } else if went_on.elapsed() < STANDSTILL {
             std::thread::yield_now();
+        } else {
+            stands_still = true;
+            child.kill()?;
+            break child.wait()?;
         }
     };
     checker.pass(&mut reader, true);
     let is_expected = if kill_at.is_some() { status.signal() == Some(libc::SIGKILL) } else { status.success() };
-    checker.wrong.add(Kind::Ended, !is_expected);
+    checker.wrong.add(Kind::Ended, stands_still || !is_expected);
     let events = checker.close(&reader, counts, kill_at.is_some());
     Ok(Outcome { events, restarted: counts.restarted.load(SeqCst), wrong: checker.wrong })
 }
