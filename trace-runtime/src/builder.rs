@@ -218,7 +218,8 @@ impl Builder {
         self
     }
 
-    /// Sets the size of the sub-buffers, in bytes: a power of two from 4 KiB to 4 MiB. By default an eighth of a ring.
+    /// Sets the size of the sub-buffers, in bytes: a power of two from 4 KiB to 4 MiB. By default between a sixteenth and an eighth
+    /// of a ring.
     pub fn sub_buffer(mut self, bytes: u32) -> Builder {
         self.sub_buffer = Some(bytes);
         self

@@ -79,7 +79,7 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "SIZE", value_parser = units::size)]
     pub(super) memory: Option<u64>,
 
-    /// Size of the sub-buffers, a power of two from 4K to 4M. Without it an eighth of a ring.
+    /// Size of the sub-buffers, a power of two from 4K to 4M. Without it between a sixteenth and an eighth of a ring.
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(super) sub_buffer: Option<u64>,
 
