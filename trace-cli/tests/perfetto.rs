@@ -128,3 +128,31 @@ fn every_name_is_known_where_it_is_used() {
     let threads: HashSet<String> = tracks.values().filter_map(of_thread).collect();
     assert_eq!(threads, ["worker-0", "worker-1"].map(str::to_owned).into());
 }
+
+/// Two runs of one program that had the same process ID, as containers have it.
+#[test]
+fn processes_of_different_traces_are_different() {
+    let here = tempfile::tempdir().unwrap();
+    sample::write(&here.path().join("a"), Variation::default());
+    sample::write(&here.path().join("b"), Variation::default());
+    for file in ["metadata", "stream_0", "stream_1"] {
+        let path = here.path().join("b").join(file);
+        let mut bytes = std::fs::read(&path).unwrap();
+        for (theirs, other) in [(&[9; 16][..], &[8; 16][..]), (b"0909", b"0808")] {
+            while let Some(at) = bytes.windows(theirs.len()).position(|window| window == theirs) {
+                bytes[at..at + theirs.len()].copy_from_slice(other);
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringtrace"));
+    let output = command.args(["export", "--to", "perfetto", "."]).current_dir(here.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let packets = message(&output.stdout);
+    let tracks = packets.iter().filter_map(|packet| Some(message(one(&message(packet.bytes), 60)?.bytes)));
+    let tracks: Vec<Vec<Field<'_>>> = tracks.collect();
+    let is_process = |track: &&Vec<Field<'_>>| one(track, 3).is_some();
+    let processes: HashSet<u64> = tracks.iter().filter(is_process).map(|track| one(track, 1).unwrap().value).collect();
+    let parents: HashSet<u64> = tracks.iter().filter_map(|track| Some(one(track, 5)?.value)).collect();
+    assert_eq!((processes.len(), &parents), (2, &processes), "each is described, and has threads");
+}

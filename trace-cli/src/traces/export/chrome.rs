@@ -46,14 +46,14 @@ impl Chrome {
         out.write_all(if first { b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n" } else { b",\n" })
     }
 
-    /// Names the thread and its process, if that was not done.
-    fn tell(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<()> {
+    /// Names the thread and its process, if that was not done; returns the process's number.
+    fn tell(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<i64> {
         let (pid, process) = process(&self.processes, &self.names, thread);
-        let process = process.map(str::to_owned);
         let metadata =
             |what: &str, name: &str| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid(thread), "args": { "name": name } });
         let name = label(&self.names, thread);
-        if self.told_processes.get(&pid) != Some(&process) {
+        if self.told_processes.get(&pid).map(Option::as_deref) != Some(process) {
+            let process = process.map(str::to_owned);
             if let Some(name) = &process {
                 let line = metadata("process_name", name);
                 self.separate(out)?;
@@ -69,7 +69,7 @@ impl Chrome {
             }
             self.told.insert(*thread, name);
         }
-        Ok(())
+        Ok(pid)
     }
 }
 
@@ -96,8 +96,7 @@ impl Writer for Chrome {
 
     fn event(&mut self, event: &Event<'_>, fields: &[u8], out: &mut dyn Write) -> io::Result<()> {
         let thread = self.names.thread(event);
-        self.tell(&thread, out)?;
-        let (pid, tid) = (process(&self.processes, &self.names, &thread).0, tid(&thread));
+        let (pid, tid) = (self.tell(&thread, out)?, tid(&thread));
         let phase = self.open.step(&self.slices, event.class(), thread, || (), drop);
         let name = match phase {
             Phase::Begin | Phase::End(_) => self.slices.name(event.class()).unwrap_or(event.name()),

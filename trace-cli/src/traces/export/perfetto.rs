@@ -87,7 +87,8 @@ pub(super) struct Perfetto {
     open: Open<Option<u64>>,
     names: Names,
     told: HashMap<Thread, Option<String>>,
-    told_processes: HashMap<i64, Option<String>>,
+    /// By their tracks.
+    told_processes: HashMap<u64, Option<String>>,
     sequences: HashMap<StreamKey, Sequence>,
     counters: Vec<(Column, String)>,
     told_counters: HashSet<u64>,
@@ -147,12 +148,12 @@ impl Perfetto {
         write(&packet, out)
     }
 
-    /// Names the thread and its process, if that was not done; returns the thread's track.
-    fn track(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<u64> {
+    /// Names the thread and its process, if that was not done; returns the tracks of both, the process's first.
+    fn tracks(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<(u64, u64)> {
         let (pid, process_name) = process(&self.processes, &self.names, thread);
-        let process_name = process_name.map(str::to_owned);
-        let (process, own) = (of_process(thread.trace, pid), number(&("thread", thread)));
-        if self.told_processes.get(&pid) != Some(&process_name) {
+        let (process, own) = (number(&("process", thread.trace, pid)), number(&("thread", thread)));
+        if self.told_processes.get(&process).map(Option::as_deref) != Some(process_name) {
+            let process_name = process_name.map(str::to_owned);
             track(out, process, |track| {
                 track.message(3, |of| {
                     of.signed(1, pid);
@@ -161,7 +162,7 @@ impl Perfetto {
                     }
                 });
             })?;
-            self.told_processes.insert(pid, process_name);
+            self.told_processes.insert(process, process_name);
         }
         let name = label(&self.names, thread);
         if self.told.get(thread) != Some(&name) {
@@ -176,7 +177,7 @@ impl Perfetto {
             })?;
             self.told.insert(*thread, name);
         }
-        Ok(own)
+        Ok((process, own))
     }
 
     fn counters(&mut self, event: &Event<'_>, process: u64, sequence: u64, time: u64, out: &mut dyn Write) -> io::Result<()> {
@@ -208,8 +209,7 @@ impl Writer for Perfetto {
     fn event(&mut self, event: &Event<'_>, _text: &[u8], out: &mut dyn Write) -> io::Result<()> {
         let thread = self.names.thread(event);
         self.clock(event, out)?;
-        let mut own = self.track(&thread, out)?;
-        let process = of_process(thread.trace, process(&self.processes, &self.names, &thread).0);
+        let (process, mut own) = self.tracks(&thread, out)?;
         let time = self.time(event);
         let future = self.slices.future(event);
         let name = self.slices.name(event.class()).unwrap_or(event.name());
@@ -306,7 +306,7 @@ impl Writer for Perfetto {
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
         // Names that came later than the thread's last event.
         let threads: Vec<Thread> = self.told.keys().copied().collect();
-        threads.iter().try_for_each(|thread| self.track(thread, out).map(drop))
+        threads.iter().try_for_each(|thread| self.tracks(thread, out).map(drop))
     }
 }
 
@@ -403,11 +403,6 @@ fn write(packet: &Message, out: &mut dyn Write) -> io::Result<()> {
     let mut whole = Message::default();
     whole.bytes(1, packet.as_bytes());
     out.write_all(whole.as_bytes())
-}
-
-/// The track of a process.
-fn of_process(trace: Option<[u8; 16]>, pid: i64) -> u64 {
-    number(&("process", trace, pid))
 }
 
 /// A number for what is to be known by one, the same in every export; 0 has a meaning of its own.
