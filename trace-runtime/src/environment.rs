@@ -12,7 +12,7 @@
 //! `1` stands for the rule `*`, and so does a text without a rule. A line end is as good as `;`, but not between the parentheses of
 //! an expression. In a file, `#` begins a comment.
 
-use crate::builder::{Builder, Clock};
+use crate::builder::{Builder, Clock, Output};
 use crate::context::Context;
 use crate::error::{Chain, Error, Place};
 use crate::occasion::Occasion;
@@ -62,8 +62,8 @@ pub(crate) struct Plan {
     /// Whether it is printed, so that there is no trace to announce.
     pub(crate) is_printed: bool,
     pub(crate) source: Source,
-    /// Options that are given, and the number of characters before each.
-    options: Vec<(&'static str, usize)>,
+    /// First words of the parts that are no rules, and the number of characters before each.
+    options: Vec<(String, usize)>,
 }
 
 /// A text with what is needed to point into it.
@@ -191,9 +191,6 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
             "" => Err(wrong(format!("`{word}` needs a value, such as `{word} {example}`"), word)),
             _ => Ok(value.trim_matches(['"', '\''])),
         };
-        if let Some(option) = OPTIONS.into_iter().find(|option| *option == word) {
-            options.push((option, begin + part.chars().take_while(|c| c.is_whitespace()).count()));
-        }
         let is_rule = match word {
             "1" if value.is_empty() => false,
             "" => false,
@@ -283,6 +280,9 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
                 true
             }
         };
+        if !is_rule {
+            options.push((word.to_owned(), begin + part.chars().take_while(|c| c.is_whitespace()).count()));
+        }
         // What is no rule leaves its place empty, so that positions are those of the text.
         rules.extend(part.chars().map(|c| if is_rule { c } else { ' ' }));
         everything &= !is_rule;
@@ -314,13 +314,28 @@ impl Plan {
                     if meant.is_empty() { String::new() } else { format!("there is an option `{}`", meant.join("`, `")) };
                 (whole(), remedy, self.source.text.find(name).map(|bytes| self.source.text[..bytes].chars().count()))
             }
-            Some(Place::Option(option)) => {
-                let given = self.options.iter().rev().find(|(name, _)| *name == option);
-                (whole(), String::new(), given.map(|(_, at)| *at))
-            }
+            Some(Place::Option(option)) => (whole(), String::new(), self.given(option)),
+            Some(Place::Path(path)) => (whole(), String::new(), self.option_of(path).and_then(|option| self.given(option))),
             None => (whole(), String::new(), None),
         };
         Trouble { problem, remedy, at, source: self.source.clone() }
+    }
+
+    /// The number of characters before an option; the last one counts.
+    fn given(&self, option: &str) -> Option<usize> {
+        self.options.iter().rev().find(|(name, _)| name == option).map(|(_, at)| *at)
+    }
+
+    /// The option that names a file or directory, or one above it.
+    fn option_of(&self, path: &Path) -> Option<&'static str> {
+        let is_below = |place: &Path| {
+            std::path::absolute(path).ok().zip(std::path::absolute(place).ok()).is_some_and(|(p, place)| p.starts_with(place))
+        };
+        match &self.builder.output {
+            _ if self.builder.rings.as_deref().is_some_and(is_below) => Some("rings"),
+            Output::Directory(place) if is_below(place) => Some("output"),
+            _ => None,
+        }
     }
 }
 
@@ -349,7 +364,6 @@ impl fmt::Display for Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::builder::Output;
     use crate::error::Kind;
     use proptest::prelude::*;
 

@@ -107,6 +107,8 @@ pub(crate) enum Place<'e> {
     Name(&'e str),
     /// Where this option of a session is given.
     Option(&'static str),
+    /// Where this file or directory is named, or one above it.
+    Path(&'e Path),
 }
 
 fn there_are(names: &[String]) -> String {
@@ -155,8 +157,7 @@ impl Error {
             Kind::Memory(_) => Some(Place::Option("memory")),
             Kind::SessionName(_) | Kind::SessionExists(_) => Some(Place::Option("session")),
             Kind::NoFlightRecorder(_) => Some(Place::Option("snapshot")),
-            Kind::Io { action, .. } if action.contains("ring buffers") => Some(Place::Option("rings")),
-            Kind::Io { action, .. } if action.contains("trace") => Some(Place::Option("output")),
+            Kind::Io { path, .. } => Some(Place::Path(path)),
             _ => None,
         }
     }
