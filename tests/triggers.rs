@@ -296,10 +296,8 @@ fn a_followed_child_saves_its_own_moment() {
     let rules = "follow; overwrite; memory 4M; output trace; when request if us > 5000 then snapshot before 10s as slow";
     let done = child(NAME).env("RINGTRACE", rules).current_dir(directory.path()).output().expect("it runs");
     assert!(done.status.success(), "{done:?}");
-    let is_saved = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("-trigger-slow.ringtrace");
-    let found: Vec<_> = walk(directory.path()).into_iter().filter(is_saved).collect();
-    let [snapshot] = &found[..] else { panic!("{:?}: {done:?}", walk(directory.path())) };
-    let contents = read_by_both(snapshot);
+    let snapshot = saved_below(directory.path(), &done);
+    let contents = read_by_both(&snapshot);
     assert_eq!(contents.numbers("triggers:request", "id"), [2, 3], "{done:?}");
 }
 
@@ -467,15 +465,22 @@ fn the_environment_sets_triggers_and_a_program_that_ends_keeps_its_snapshot() {
     };
     let done = run("overwrite; memory 4M; output OUTPUT; when request if us > 5000 then snapshot before 1s as slow");
     assert!(done.status.success(), "{done:?}");
-    let found: Vec<_> =
-        walk(directory.path()).into_iter().filter(|p| p.to_string_lossy().ends_with("-trigger-slow.ringtrace")).collect();
-    let [snapshot] = &found[..] else { panic!("{:?}: {done:?}", walk(directory.path())) };
-    let contents = read_by_both(snapshot);
+    let snapshot = saved_below(directory.path(), &done);
+    let contents = read_by_both(&snapshot);
     assert_eq!((contents.numbers("triggers:request", "id"), contents.counts[FIRED]), (vec![1], 1));
     let done = run("overwrite; when request if us > 5000 then snpshot");
     let message = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(message.contains("no action is called `snpshot`"), "{message}");
     assert_eq!(message.lines().find_map(|line| line.find('^')), Some(2 + 42), "{message}");
+}
+
+/// The only snapshot of the trigger `slow` that a program left.
+fn saved_below(directory: &Path, done: &std::process::Output) -> std::path::PathBuf {
+    let all = walk(directory);
+    let is_saved = |path: &&std::path::PathBuf| path.to_string_lossy().ends_with("-trigger-slow.ringtrace");
+    let found: Vec<_> = all.iter().filter(is_saved).collect();
+    let [snapshot] = found[..] else { panic!("{all:?}: {done:?}") };
+    snapshot.clone()
 }
 
 fn walk(directory: &Path) -> Vec<std::path::PathBuf> {

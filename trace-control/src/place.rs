@@ -329,12 +329,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use rustix::net::{AddressFamily, SocketType};
+    use std::io::Write as _;
     use std::os::fd::OwnedFd;
 
     fn listening(directory: &Path) -> OwnedFd {
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
         listen(directory, &socket).expect("it listens");
         socket
+    }
+
+    /// The directory of an image of no process, below a base.
+    fn image_below(base: &Path, number: u32) -> PathBuf {
+        base.join(ImageName { pid: 1, start_time: u64::MAX, id: number }.to_string())
+    }
+
+    /// Makes what an image left: a session whose journal is so many seconds younger than the first one's. Returns its rings.
+    fn leave(image: &Path, number: u32) -> File {
+        private_directory(image).expect("it is made");
+        let session = image.join("session");
+        std::fs::create_dir(&session).expect("a directory");
+        let journal = File::create(session.join("journal")).expect("a file");
+        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(u64::from(number));
+        journal.set_modified(time).expect("its time");
+        File::create(session.join("rings")).expect("a file")
+    }
+
+    fn private_base() -> tempfile::TempDir {
+        let base = tempfile::tempdir().expect("a directory");
+        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).expect("its mode");
+        base
     }
 
     proptest! {
@@ -354,18 +377,11 @@ mod tests {
 
     #[test]
     fn what_ended_processes_left_is_bounded_and_the_newest_stays() {
-        let base = tempfile::tempdir().expect("a directory");
-        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).expect("its mode");
+        let base = private_base();
         let most = MOST_REMAINS.0 as u32;
-        let image = |number: u32| base.path().join(ImageName { pid: 1, start_time: u64::MAX, id: number }.to_string());
+        let image = |number| image_below(base.path(), number);
         for number in 0..most + 3 {
-            private_directory(&image(number)).expect("it is made");
-            let session = image(number).join("session");
-            std::fs::create_dir(&session).expect("a directory");
-            std::fs::write(session.join("rings"), "rings").expect("a file");
-            let journal = File::create(session.join("journal")).expect("a file");
-            let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(u64::from(number));
-            journal.set_modified(time).expect("its time");
+            leave(&image(number), number).write_all(b"rings").expect("its content");
             // The first, and oldest, still listens. Every other one has no agent, as where rings lie on disk.
             if number % 2 == 0 {
                 let listener = listening(&image(number));
@@ -381,22 +397,16 @@ mod tests {
 
     #[test]
     fn what_ended_processes_left_is_bounded_in_bytes() {
-        let base = tempfile::tempdir().expect("a directory");
-        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).expect("its mode");
-        let image = |number: u32| base.path().join(ImageName { pid: 1, start_time: u64::MAX, id: number }.to_string());
+        let base = private_base();
+        let image = |number| image_below(base.path(), number);
         for number in 0..5 {
-            private_directory(&image(number)).expect("it is made");
-            let session = image(number).join("session");
-            std::fs::create_dir(&session).expect("a directory");
-            // The second has the size of the others, and nothing in it.
-            let rings = File::create(session.join("rings")).expect("a file");
-            rings.set_len(1 << 20).expect("its size");
-            if number != 1 {
-                std::fs::write(session.join("rings"), vec![1; 1 << 20]).expect("its content");
+            let mut rings = leave(&image(number), number);
+            match number {
+                // It has the size of the others, and nothing in it.
+                1 => rings.set_len(1 << 20),
+                _ => rings.write_all(&[1; 1 << 20]),
             }
-            let journal = File::create(session.join("journal")).expect("a file");
-            let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(u64::from(number));
-            journal.set_modified(time).expect("its time");
+            .expect("its content");
         }
         // Room for two, and what the file system takes besides.
         tidy_to(base.path(), (4, 5 << 19), |session| std::fs::remove_dir_all(session).expect("it goes"));

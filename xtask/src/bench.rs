@@ -1,5 +1,6 @@
 //! `cargo xtask bench` and `cargo xtask bench-read`.
 
+use crate::bench_compare::matches;
 use crate::process::Cmd;
 use crate::workspace::root;
 use anyhow::Result;
@@ -7,8 +8,8 @@ use anyhow::Result;
 /// Returns whether the benchmark ran to its end.
 pub(crate) fn run(only: Option<String>, json: bool, rest: Vec<String>) -> Result<bool> {
     // Of programs of their own: a module is built apart. Text, since they are no rows of the benchmark.
-    let modules =
-        !json && only.as_deref().is_none_or(|only| ["probe/*", "probe/l*", "probe/linked", "probe/loaded"].contains(&only));
+    let is_wanted = |name| only.as_deref().is_none_or(|only| matches(only, name));
+    let modules = !json && ["probe/linked", "probe/loaded"].into_iter().any(is_wanted);
     let mut args = Vec::new();
     if let Some(glob) = only {
         args.extend(["--only".to_string(), glob]);

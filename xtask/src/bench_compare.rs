@@ -218,7 +218,7 @@ fn table(rows: &[Row], shown: impl Fn(&str) -> bool) {
 }
 
 /// Whether a name matches a pattern in which `*` stands for anything.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((start, rest)) => name
