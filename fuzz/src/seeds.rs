@@ -29,7 +29,7 @@ clock { name = c; freq = 1000; };
 stream { packet.context := struct { integer { size = 16; align = 16; } content_size; integer { size = 16; align = 16; } packet_size; integer { size = 32; align = 32; map = clock.c.value; } timestamp_begin; };
 	event.header := struct { integer { size = 3; align = 1; } id; integer { size = 13; align = 1; map = clock.c.value; } timestamp; } align(32);
 	event.context := struct { integer { size = 7; align = 1; } n; }; };
-event { name = "bits"; id = 1; context := struct { integer { size = 3; align = 1; signed = true; } x; }; fields := struct { integer { size = 33; align = 1; } a; integer { size = 64; align = 64; } b; struct { } empty[1000]; integer { size = 5; align = 1; } list[stream.event.context.n]; }; };
+event { name = "bits"; id = 1; context := struct { integer { size = 3; align = 1; signed = true; } x; }; fields := struct { integer { size = 33; align = 1; } a; integer { size = 64; align = 64; } b; integer { size = 77; align = 1; signed = true; } long; struct { } empty[1000]; integer { size = 5; align = 1; } list[stream.event.context.n]; }; };
 "#;
 
 /// Every field class of CTF 2.
@@ -46,6 +46,8 @@ const CTF2: &str = concat!(
     "{\"name\":\"map\",\"field-class\":{\"type\":\"fixed-length-bit-map\",\"length\":8,\"byte-order\":\"little-endian\",\"flags\":{\"low\":[[0,1]]}}},",
     "{\"name\":\"yes\",\"field-class\":{\"type\":\"fixed-length-boolean\",\"length\":1,\"byte-order\":\"little-endian\"}},",
     "{\"name\":\"vs\",\"field-class\":{\"type\":\"variable-length-signed-integer\",\"mappings\":{\"minus\":[[-5,-1]]}}},",
+    "{\"name\":\"vu\",\"field-class\":{\"type\":\"variable-length-unsigned-integer\"}},",
+    "{\"name\":\"long\",\"field-class\":{\"type\":\"fixed-length-signed-integer\",\"length\":101,\"byte-order\":\"little-endian\",\"bit-order\":\"last-to-first\",\"preferred-display-base\":8}},",
     "{\"name\":\"wide\",\"field-class\":{\"type\":\"null-terminated-string\",\"encoding\":\"utf-32le\"}},",
     "{\"name\":\"text\",\"field-class\":{\"type\":\"dynamic-length-string\",\"length-field-location\":{\"path\":[\"a\"]}}},",
     "{\"name\":\"maybe\",\"field-class\":{\"type\":\"optional\",\"field-class\":{\"type\":\"dynamic-length-blob\",\"length-field-location\":{\"path\":[\"a\"]}},\"selector-field-location\":{\"path\":[\"yes\"]}}},",
@@ -107,13 +109,16 @@ fn lttng() -> Vec<u8> {
 fn natural() -> Vec<u8> {
     let mut out = vec![1, 255];
     out.extend(0xC1FC_1FC1u32.to_be_bytes());
-    out.extend([1, 0, 1, 0, 0, 0, 0, 7]);
-    out.extend([0x20, 0x05, 0x06, 0x55, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0x12, 0x34, 0x56, 0x78]);
+    out.extend([1, 0x50, 1, 0x50, 0, 0, 0, 7]);
+    out.extend([0x20, 0x05, 0x06, 0x55, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0x80, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x12, 0x34, 0x56, 0x78]);
     out
 }
 
 fn ctf2() -> Vec<u8> {
-    let mut out = vec![2, 255, 0x90, 0x02];
-    out.extend([5, 2, 0xAB, 0xC4, 0x81, 1, 0x7E, b'h', 0, 0, 0, 0, 0, 0, 0, b'x', b'y', 0xBE, 0xEF, 0, 0x3C, 0, 0xC0]);
-    out
+    let mut content = vec![5, 2, 0xAB, 0xC4, 0x81, 1, 0x7E];
+    content.extend([0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7E]);
+    content.extend([0x5A; 13]);
+    content.extend([b'h', 0, 0, 0, 0, 0, 0, 0, b'x', b'y', 0xBE, 0xEF, 0, 0x3C, 0, 0xC0]);
+    let bits = (content.len() + 2) * 8;
+    [vec![2, 255, bits as u8 | 0x80, (bits >> 7) as u8], content].concat()
 }

@@ -114,8 +114,8 @@ pub(crate) fn remedy(error: &trace_ctf::Error) -> &'static str {
     } else if error.is_io() {
         "check that it exists and that you may read it"
     } else if error.is_unsupported() {
-        "CTF 1.8 and 2 are read, with integers of up to 64 bits, floats of 32 and 64, and one clock for each stream class; a newer \
-         babeltrace2 may read more"
+        "CTF 1.8 and 2 are read, with integers of up to 128 bits (labels, lengths and time stamps: 64), floats of up to 64, and one \
+         clock for each stream class; a newer babeltrace2 may read more"
     } else if error.is_truncated() {
         "its writer ended inside this packet; every event that is whole was read"
     } else if error.is_corrupt() {

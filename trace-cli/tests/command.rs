@@ -144,6 +144,57 @@ fn texts_of_a_fixed_length_end_at_their_first_zero() {
     }
 }
 
+/// Where babeltrace2 reads none of more than 64 bits.
+#[test]
+fn long_integers_are_numbers_everywhere() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("long")).unwrap();
+    let metadata = "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = le; };\nclock { name = c; };\n\
+        stream { event.header := struct { integer { size = 64; align = 8; map = clock.c.value; } timestamp; }; };\n\
+        event { name = \"app:hash\"; fields := struct { integer { size = 128; align = 8; } hash; integer { size = 100; align = 8; \
+        signed = true; } delta; integer { size = 8; align = 8; } n; }; };\n";
+    fs::write(here.path().join("long/metadata"), metadata).unwrap();
+    let event = |time: u64, hash: u128, delta: i128, n: u8| {
+        let delta = delta.to_le_bytes();
+        [&time.to_le_bytes()[..], &hash.to_le_bytes(), &delta[..12], &[delta[12] & 0xF, n]].concat()
+    };
+    let events = [event(5, u128::MAX, -5, 1), event(6, 7, 1 << 90, 2)];
+    fs::write(here.path().join("long/stream"), events.concat()).unwrap();
+    let of = |arguments: &[&str], trace: &str| {
+        let output = run(&[arguments, &[trace]].concat(), here.path());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let (most, far) = (u128::MAX, 1_i128 << 90);
+    assert!(run(&["convert", "long", "-o", "ctf2", "--format", "ctf2"], here.path()).status.success());
+    for trace in ["long", "ctf2"] {
+        let shown = |arguments: &[&str]| of(arguments, trace);
+        let lines = shown(&["view"]);
+        assert!(
+            lines.contains(&format!("hash={most} delta=-5 n=1")) && lines.contains(&format!("hash=7 delta={far} n=2")),
+            "{lines}"
+        );
+        let lines = shown(&["view", "--babeltrace"]);
+        assert!(lines.contains(&format!("{{ hash = {most}, delta = -5, n = 1 }}")), "{lines}");
+        assert_eq!(shown(&["view", "--columns", "hash,delta", "--if", "n == 2"]), format!("7\t{far}\n"));
+        for arguments in [&["view", "--json"][..], &["export", "--to", "jsonl"], &["export", "--to", "chrome"]] {
+            let lines = shown(arguments);
+            assert!(lines.contains(&format!("{{\"hash\":{most},\"delta\":-5,\"n\":1}}")), "{lines}");
+            lines
+                .lines()
+                .filter(|_| arguments.last() != Some(&"chrome"))
+                .for_each(|line| drop(serde_json::from_str::<Value>(line).unwrap()));
+        }
+        assert!(shown(&["export", "--to", "csv"]).contains(&format!(",{most},-5,1\r\n")));
+        assert!(shown(&["export", "--to", "perfetto"]).contains(&most.to_string()));
+        assert!(shown(&["formats"]).contains("hash: u128; size: 16\n    delta: i100; bits: 100\n"));
+        assert!(shown(&["hist", "app:hash.delta", "--in"]).starts_with("2 values: "));
+    }
+    let refused = run(&["view", "--if", "hash > 5", "long"], here.path());
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("`hash` is an integer of more than 64 bits"), "{said}");
+}
+
 /// As LTTng has them, where all programs of a user share the buffers.
 #[test]
 fn names_of_threads_and_processes_may_stand_in_the_context() {

@@ -1,8 +1,8 @@
 //! CTF 2 metadata, a sequence of JSON texts, to [`Declarations`].
 //!
-//! Every field class and role of the specification is understood, but for integers of more than 64 bits and numbers of more than
-//! 64; those are refused by name. User attributes are passed over, except LTTng's for levels and this tracer's own for units and
-//! places.
+//! Every field class and role of the specification is understood, but for integers of more than 128 bits, those with mappings,
+//! flags or a role of more than 64, and numbers of more than 64; those are refused by name. User attributes are passed over,
+//! except LTTng's for levels and this tracer's own for units and places.
 //!
 //! # References
 //!

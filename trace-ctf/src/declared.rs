@@ -12,8 +12,8 @@ pub use crate::schema::{Base, EnvValue, Label, Level, Source};
 pub(crate) use events::EventTable;
 pub(crate) use types::Import;
 pub use types::{
-    Array, Blob, Encoding, Enumeration, Flags, Float, Integer, Length, Member, Optional, Reference, Role, Root, Sequence,
-    Structure, Text, Type, Variant,
+    Array, Blob, Encoding, Enumeration, Flags, Float, Integer, LONG_BITS, Length, Member, Optional, Reference, Role, Root,
+    Sequence, Structure, Text, Type, Variant,
 };
 
 use crate::header::Header;

@@ -321,6 +321,7 @@ fn fixed(class: &Type) -> Option<u64> {
         Type::Integer(_) | Type::Enumeration(_) | Type::Boolean(_) | Type::Flags(_) => {
             class.integer().filter(|integer| !integer.variable).map(|integer| integer.bits.into())
         }
+        Type::Long(integer) => Some(integer.bits.into()).filter(|_| !integer.variable),
         Type::Float(float) => Some(float.bits.into()),
         Type::Blob(blob) => match blob.length {
             crate::declared::Length::Fixed(length) => length.checked_mul(8),

@@ -76,4 +76,4 @@ pub use merge::{Entry, Merge, Selection};
 pub use packet::{Event, Events, Packet, PacketInfo, Scope};
 pub use stream::{Loss, LossKind, Packets};
 pub use trace::{Decoder, Stream, Trace, discover};
-pub use value::Value;
+pub use value::{Long, Value};

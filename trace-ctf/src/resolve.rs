@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::declared::{Blob, Import, Label, Length, Member, Reference, Role, Root, Structure, Type, Variant};
+use crate::declared::{Blob, Import, Integer, LONG_BITS, Label, Length, Member, Reference, Role, Root, Structure, Type, Variant};
 use crate::reader::{Scope, parts, path};
 
 /// Roles of CTF 1.8: what the names of members mean.
@@ -71,30 +71,33 @@ pub(crate) fn root(mut structure: Structure, scope: Scope, earlier: Earlier<'_>)
     Ok(Root::new(structure, slots as usize, imports))
 }
 
-/// Gives members their roles by their names: those of the structure itself, or those of structures inside it as well.
-pub(crate) fn assign(structure: &mut Structure, roles: &[(&str, Role)], is_deep: bool) {
+/// Gives members their roles by their names: those of the structure itself, or those of structures inside it as well. An error
+/// says what is too long for its role.
+pub(crate) fn assign(structure: &mut Structure, roles: &[(&str, Role)], is_deep: bool) -> Result<(), String> {
     for member in &mut structure.members {
-        let role = roles.iter().find(|(name, _)| *name == &*member.declared_name).map(|(_, role)| *role);
-        give(&mut member.class, role, roles, is_deep);
+        give(&member.declared_name, &mut member.class, roles, is_deep)?;
     }
+    Ok(())
 }
 
-fn give(class: &mut Type, role: Option<Role>, roles: &[(&str, Role)], is_deep: bool) {
-    if let Some(integer) = class.integer_mut() {
-        integer.role = role;
-        return;
-    }
+fn give(name: &str, class: &mut Type, roles: &[(&str, Role)], is_deep: bool) -> Result<(), String> {
+    let role = roles.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
     match class {
-        Type::Array(array) => give(&mut array.element, role, roles, is_deep),
-        Type::Structure(inner) if is_deep => assign(inner, roles, true),
+        Type::Long(integer) if role.is_some() => return Err(format!("{name} of {} bits", integer.bits)),
+        Type::Array(array) => give(name, &mut array.element, roles, is_deep)?,
+        Type::Structure(inner) if is_deep => assign(inner, roles, true)?,
         Type::Variant(variant) if is_deep => {
             for option in &mut variant.options {
-                let role = roles.iter().find(|(name, _)| *name == &*option.declared_name).map(|(_, role)| *role);
-                give(&mut option.class, role, roles, true);
+                give(&option.declared_name, &mut option.class, roles, true)?;
             }
         }
-        _ => {}
+        class => {
+            if let Some(integer) = class.integer_mut() {
+                integer.role = role;
+            }
+        }
     }
+    Ok(())
 }
 
 /// Maps the time stamps that name no clock to the only one there is.
@@ -218,7 +221,7 @@ impl Resolver<'_> {
     }
 
     fn find(&mut self, reference: &Reference) -> Result<Target, String> {
-        let missing = || format!("no integer {} before its use as length or tag", reference.name);
+        let missing = || format!("no integer {} of at most 64 bits before its use as length or tag", reference.name);
         if let Some(scope) = reference.scope {
             if scope == self.own {
                 let outermost = self.open.first().map(Vec::as_slice).unwrap_or_default();
@@ -248,7 +251,10 @@ impl Resolver<'_> {
             class = Some(&member.class);
             members = parts(&member.class).unwrap_or_default();
         }
-        let signed = class?.integer()?.signed;
+        let signed = match class? {
+            Type::Long(integer) if integer.variable => integer.signed,
+            class => class.integer()?.signed,
+        };
         let labels = match class {
             Some(Type::Enumeration(enumeration)) => Some(enumeration.labels.clone()),
             _ => None,
@@ -294,13 +300,19 @@ fn choices(variant: &Variant, labels: &[Label]) -> Vec<(i128, i128, u32)> {
 fn renumber(structure: &mut Structure, dense: &[Option<u32>]) {
     for member in &mut structure.members {
         member.slot = member.slot.and_then(|slot| dense[slot as usize]);
-        renumber_class(&mut member.class, dense);
+        if member.slot.is_none() || member.class.integer().is_none() {
+            renumber_class(&mut member.class, dense);
+        }
     }
 }
 
 fn renumber_class(class: &mut Type, dense: &[Option<u32>]) {
     let new = |slot: u32| dense[slot as usize].unwrap_or_default();
     match class {
+        // What nothing else depends on may be as long as it is.
+        Type::Integer(integer @ Integer { variable: true, role: None, clock: None, .. }) => {
+            *class = Type::Long(Integer { bits: LONG_BITS, ..integer.clone() });
+        }
         Type::Structure(structure) => renumber(structure, dense),
         Type::Array(array) => renumber_class(&mut array.element, dense),
         Type::Blob(blob) => {

@@ -5,6 +5,7 @@ mod number;
 mod readable;
 mod time;
 
+use std::fmt::{Binary, Octal, UpperHex};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub use readable::Readable;
 
 use crate::declared::{Base, Declarations, Enumeration, EnvValue, Flags, Integer};
 use crate::decode::Item;
-use crate::reader::{Event, Loss, LossKind, Scope};
+use crate::reader::{Event, Long, Loss, LossKind, Scope};
 use time::{SECOND, Zone};
 
 /// Writes events as `babeltrace2` 2.0.4 does by default, byte for byte.
@@ -212,6 +213,7 @@ impl Writer<'_> {
         match item {
             Item::Unsigned(class, value) => self.integer(class, value),
             Item::Signed(class, value) => self.integer(class, value as u64),
+            Item::Long(class, value) => self.long(class, value),
             Item::Enumeration(class, value) => self.enumeration(class, value),
             Item::Float(_, value) => number::general(value, self.out),
             Item::Text(bytes) => escaped(until_zero(bytes), self.out),
@@ -264,20 +266,25 @@ impl Writer<'_> {
         match class.base {
             Base::Dec if class.signed => number::signed(value as i64, self.out),
             Base::Dec => number::unsigned(value, self.out),
-            _ => self.based(class, value),
+            _ => self.based(class, 64, |bits| value & u64::MAX >> (64 - bits)),
         }
     }
 
-    fn based(&mut self, class: &Integer, value: u64) {
-        let bits = u32::from(class.bits);
-        let masked = |bits: u32| if bits < 64 { value & ((1 << bits) - 1) } else { value };
+    fn long(&mut self, class: &Integer, value: u128) {
+        match class.base {
+            Base::Dec => drop(write!(self.out, "{}", Long::new(class, value))),
+            _ => self.based(class, 128, |bits| value & u128::MAX >> (128 - bits)),
+        }
+    }
+
+    /// Appends a number of at most so many bits; `low` gives its lowest.
+    fn based<N: Binary + Octal + UpperHex>(&mut self, class: &Integer, most: u32, low: impl Fn(u32) -> N) {
+        let bits = u32::from(class.bits).min(most);
         let _ = match class.base {
-            Base::Bin => write!(self.out, "0b{:0width$b}", masked(bits), width = bits as usize),
-            Base::Oct if class.signed => write!(self.out, "0{:o}", masked(bits.div_ceil(3) * 3)),
-            Base::Oct => write!(self.out, "0{value:o}"),
-            Base::Dec if class.signed => write!(self.out, "{}", value as i64),
-            Base::Dec => write!(self.out, "{value}"),
-            Base::Hex => write!(self.out, "0x{:X}", masked(bits.div_ceil(4) * 4)),
+            Base::Bin => write!(self.out, "0b{:0width$b}", low(bits), width = bits as usize),
+            Base::Oct if class.signed => write!(self.out, "0{:o}", low((bits.div_ceil(3) * 3).min(most))),
+            Base::Oct | Base::Dec => write!(self.out, "0{:o}", low(bits)),
+            Base::Hex => write!(self.out, "0x{:X}", low((bits.div_ceil(4) * 4).min(most))),
         };
     }
 

@@ -71,9 +71,9 @@ mod tests {
     fn mistakes_name_their_line() {
         let head = "trace { byte_order = le; };\nstream { };\n";
         let event = |fields: &str| parse(&format!("{head}event {{ fields := struct {{ {fields} }}; }};"));
-        for bad in ["nope _x;", "integer { size = 99; } _x;", "string _x", "string { } _x[ _y ];", "enum : string { } _x;"] {
+        for bad in ["nope _x;", "integer { size = 199; } _x;", "string _x", "string { } _x[ _y ];", "enum : string { } _x;"] {
             let error = event(bad).unwrap_err();
-            let is_told = error.is_metadata() || error.is_unsupported() && bad.contains("99");
+            let is_told = error.is_metadata() || error.is_unsupported() && bad.contains("199");
             assert!(is_told && error.to_string().contains("line 3"), "{bad}: {error}");
         }
         let error = event("integer { size = 8; } _n[ stream.event.context.x ];").unwrap_err();

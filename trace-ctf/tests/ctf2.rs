@@ -370,6 +370,79 @@ fn what_ctf_18_has_no_word_for_is_named() {
     }
 }
 
+/// babeltrace2 has none of more than 64 bits.
+#[test]
+fn integers_are_as_long_as_they_are() {
+    let variable = |sign: &str, more: &str| format!(r#"{{"type":"variable-length-{sign}-integer"{more}}}"#);
+    let members = [
+        ("n", variable("unsigned", "")),
+        (
+            "list",
+            format!(r#"{{"type":"dynamic-length-array","length-field-location":{{"path":["n"]}},"element-field-class":{BYTE}}}"#),
+        ),
+        ("u", variable("unsigned", "")),
+        ("s", variable("signed", "")),
+        ("x", variable("unsigned", r#","preferred-display-base":16"#)),
+        ("uuid", r#"{"type":"fixed-length-bit-array","length":128,"alignment":8,"byte-order":"big-endian"}"#.to_owned()),
+    ];
+    let leb128 = |mut value: u128| {
+        let mut bytes = Vec::new();
+        while value > 0x7F {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    };
+    let event = |u: u128, s: &[u8], x: u128| [&[2, 7, 8][..], &leb128(u), s, &leb128(x), &1u128.to_be_bytes()].concat();
+    let lowest = [vec![0x80; 18], vec![0x7E]].concat();
+    let stream = [event(u128::MAX, &lowest, 0xFF << 64), event(5, &[0x7F], 16), event(1 << 64, &[0x40], 1)].concat();
+    let directory = tempfile::tempdir().unwrap();
+    write_event(directory.path(), &members, &stream);
+    let expected = format!(
+        "e  list=[7, 8] u={} s={} x=0xff0000000000000000 uuid=0x1\n\
+         e  list=[7, 8] u=5 s=-1 x=0x10 uuid=0x1\n\
+         e  list=[7, 8] u=18446744073709551616 s=-64 x=0x1 uuid=0x1\n",
+        u128::MAX,
+        i128::MIN
+    );
+    assert_eq!(readable(directory.path()), expected);
+    let exact = read(directory.path()).unwrap();
+    assert!(exact.errors.is_empty(), "{:?}", exact.errors);
+    let first = format!(
+        "e: {{ n = 2, list = [ [0] = 7, [1] = 8 ], u = {}, s = {}, x = 0xFF0000000000000000, uuid = 0x{:X} }}\n",
+        u128::MAX,
+        i128::MIN,
+        1
+    );
+    assert_eq!(String::from_utf8(exact.text).unwrap().lines().next(), first.lines().next());
+    // Again, from what is written of it.
+    convert(directory.path(), Format::Ctf2);
+    assert_eq!(readable(directory.path()), expected);
+    // A length has 64 bits.
+    write_event(directory.path(), &members, &leb128(1 << 64));
+    let error = &read(directory.path()).unwrap().errors[0];
+    assert!(error.is_corrupt() && error.to_string().contains("integer of more than 64 bits"), "{error}");
+}
+
+#[test]
+fn what_64_bits_must_hold_is_named() {
+    let bits = |kind: &str, more: &str| format!(r#"{{"type":"{kind}","length":72,"byte-order":"big-endian"{more}}}"#);
+    let cases = [
+        (bits("fixed-length-boolean", ""), "a fixed length boolean of 72 bits"),
+        (bits("fixed-length-bit-map", r#","flags":{"a":[[0,1]]}"#), "a fixed length bit map of 72 bits"),
+        (bits("fixed-length-signed-integer", r#","mappings":{"a":[[0,1]]}"#), "an integer with mappings, of 72 bits"),
+        (bits("fixed-length-unsigned-integer", r#","roles":["event-record-class-id"]"#), "an integer with a role, of 72 bits"),
+        (bits("fixed-length-unsigned-integer", "").replace("72", "129"), "a fixed length unsigned integer of 129 bits"),
+    ];
+    for (class, phrase) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        write_event(directory.path(), &[("x", class)], &[0; 20]);
+        let error = Trace::open(directory.path()).unwrap_err();
+        assert!(error.is_unsupported() && error.to_string().contains(phrase), "{error}");
+    }
+}
+
 #[test]
 fn every_class_is_the_same_again() {
     let declarations = trace_ctf::ctf2::parse(EVERY_CLASS.as_bytes()).unwrap();

@@ -11,7 +11,8 @@ use std::process::Command;
 use common::{Random, assert_agreement, convert};
 use proptest::prelude::*;
 use trace_ctf::metadata::Format;
-use trace_ctf::reader::Trace;
+use trace_ctf::reader::{Entry, Field, Scalar, Trace};
+use trace_ctf::text::Readable;
 
 /// Bits as they lie in a stream.
 struct Bits {
@@ -26,7 +27,8 @@ impl Bits {
         self.bytes.resize(self.at.div_ceil(8), 0);
     }
 
-    fn put(&mut self, value: u64, bits: usize, big_endian: bool) {
+    fn put(&mut self, value: impl Into<u128>, bits: usize, big_endian: bool) {
+        let value = value.into();
         for bit in 0..bits {
             let at = self.at + bit;
             self.bytes.resize(self.bytes.len().max(at / 8 + 1), 0);
@@ -101,7 +103,7 @@ fn class(random: &mut Random, big_endian: bool, depth: u32, number: &mut u32) ->
             let value = |out: &mut Bits, random: &mut Random| {
                 out.align(8);
                 let text = random.pick(&["a", "some \"text\"", "é", "x\ty"]);
-                text.bytes().chain([0]).for_each(|byte| out.put(byte.into(), 8, false));
+                text.bytes().chain([0]).for_each(|byte| out.put(byte, 8, false));
             };
             Class { text: "string".into(), align: 8, value: Box::new(value) }
         }
@@ -236,13 +238,13 @@ fn write(directory: &Path, big_endian: bool, seed: u64) -> u64 {
             for pass in 0..2 {
                 body = Bits { bytes: Vec::new(), at: 0, big_endian };
                 let content = out.at as u64;
-                body.put(0xC1FC_1FC1, 32, big_endian);
+                body.put(0xC1FC_1FC1_u32, 32, big_endian);
                 body.put(stream as u64, 32, big_endian);
                 for value in [begin, now, content, content.next_multiple_of(64)] {
                     body.align(64);
                     body.put(value, 64, big_endian);
                 }
-                body.put(0xABC, 12, big_endian);
+                body.put(0xABC_u32, 12, big_endian);
                 body.align(16);
                 body.put(stream as u64, 16, big_endian);
                 if pass == 1 {
@@ -252,7 +254,7 @@ fn write(directory: &Path, big_endian: bool, seed: u64) -> u64 {
                     events += 1;
                     now += random.pick(&[0, 1, 500, (1 << 21) - 1]);
                     body.align(32);
-                    body.put(5, 7, big_endian);
+                    body.put(5_u32, 7, big_endian);
                     body.put(now, 21, big_endian);
                     (stream_context.value)(&mut body, &mut random);
                     (event_context.value)(&mut body, &mut random);
@@ -325,8 +327,8 @@ fn lengths_in_earlier_structures() {
 fn numbers_and_clocks_that_no_reader_has() {
     let clocks = "clock { name = a; }; clock { name = b; };";
     let cases = [
-        ("integer { size = 65; align = 8; }", "", "an integer of 65 bits"),
-        ("integer { size = 128; align = 8; }", "", "an integer of 128 bits"),
+        ("integer { size = 129; align = 8; }", "", "an integer of 129 bits"),
+        ("integer { size = 65; align = 8; map = clock.a.value; }", "", "a time stamp of 65 bits"),
         ("floating_point { exp_dig = 5; mant_dig = 11; }", "", "a float of 5 digits of exponent and 11 of mantissa"),
         ("floating_point { exp_dig = 15; mant_dig = 65; }", "", "a float of 15 digits of exponent and 65 of mantissa"),
         ("floating_point { exp_dig = 15; mant_dig = 113; }", "", "a float of 15 digits of exponent and 113 of mantissa"),
@@ -347,6 +349,99 @@ fn numbers_and_clocks_that_no_reader_has() {
         assert!(error.contains(names) && error.contains(expected), "{error}");
         let theirs = Command::new("babeltrace2").arg(directory.path()).output().unwrap();
         assert!(!theirs.status.success() && theirs.stdout.is_empty(), "{class}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// babeltrace2 has none of more than 64 bits: what must be read is what was put there bit by bit.
+    #[test]
+    fn integers_of_up_to_128_bits(seed in any::<u64>(), big_endian in any::<bool>()) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut random = Random::new(seed);
+        let mut out = Bits { bytes: Vec::new(), at: 0, big_endian };
+        let (mut members, mut expected, mut shown) = (String::new(), Vec::new(), Vec::new());
+        for number in 0..5 {
+            let (bits, pad) = (65 + random.below(64), random.below(8));
+            let (align, base, signed) = (random.pick(&[1, 8, 64]), random.pick(&[2, 8, 10, 16]), random.below(2) == 1);
+            let ends = [0, 1, u128::MAX, 1 << (bits - 1), u128::MAX >> (129 - bits)];
+            let any = u128::from(random.next()) << 64 | u128::from(random.next());
+            let value = random.pick(&[ends[0], ends[1], ends[2], ends[3], ends[4], any, any]) & u128::MAX >> (128 - bits);
+            if pad > 0 {
+                let _ = writeln!(members, "integer {{ size = {pad}; align = 1; }} p{number};");
+                out.put(u64::MAX >> (64 - pad), pad as usize, big_endian);
+            }
+            let _ = writeln!(members, "integer {{ size = {bits}; align = {align}; signed = {signed}; base = {base}; }} x{number};");
+            out.align(align);
+            out.put(value, bits as usize, big_endian);
+            let whole = (value << (128 - bits)) as i128 >> (128 - bits);
+            expected.push(if signed { whole.to_string() } else { value.to_string() });
+            shown.push(match base {
+                2 => format!("x{number}={value:#b}"),
+                8 => format!("x{number}={value:#o}"),
+                16 => format!("x{number}={value:#x}"),
+                _ => format!("x{number}={}", expected[number]),
+            });
+        }
+        members += "integer { size = 72; align = 1; signed = true; } list[2]; string end;";
+        for number in [-1_i128, 1 << 70] {
+            out.put(number as u128, 72, big_endian);
+        }
+        out.align(8);
+        b"end\0".iter().for_each(|byte| out.put(*byte, 8, false));
+        shown.extend([format!("list=[-1, {}] end=\"end\"", 1_i128 << 70)]);
+        let order = if big_endian { "be" } else { "le" };
+        let text = format!(
+            "/* CTF 1.8 */\ntrace {{ major = 1; minor = 8; byte_order = {order}; }};\nstream {{ }};\n\
+             event {{ name = \"e\"; fields := struct {{\n{members}\n}}; }};\n"
+        );
+        fs::write(directory.path().join("metadata"), text).unwrap();
+        fs::write(directory.path().join("stream"), &out.bytes).unwrap();
+        for _ in 0..2 {
+            let trace = Trace::open(directory.path()).unwrap();
+            let stream = trace.declarations().stream(0).unwrap();
+            let fields: Vec<_> = (0..5).filter_map(|n| Field::find(stream, stream.event(0)?, &format!("x{n}"))).collect();
+            let end = Field::find(stream, stream.event(0).unwrap(), "end").unwrap();
+            let mut merge = trace.merge();
+            let Some(Ok(Entry::Event(event))) = merge.next_entry() else { panic!("no event: {:?}", trace.damage()) };
+            let read: Vec<String> = fields.iter().map(|field| long(event.get(field))).collect();
+            prop_assert_eq!(&read, &expected);
+            prop_assert_eq!(event.get(&end).unwrap().as_str().unwrap(), "end");
+            let mut line = Vec::new();
+            Readable::utc().event(&event, &mut line);
+            let line = String::from_utf8(line).unwrap();
+            prop_assert!(shown.iter().all(|text| line.contains(&format!("{text} ")) || line.ends_with(&format!("{text}\n"))), "{line}{shown:?}");
+            prop_assert!(merge.next_entry().is_none());
+            convert(directory.path(), Format::Ctf2);
+        }
+        convert(directory.path(), Format::Ctf18);
+    }
+}
+
+fn long(value: Option<Scalar<'_>>) -> String {
+    match value {
+        Some(Scalar::Long(number)) => number.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What 64 bits must hold.
+#[test]
+fn long_integers_are_no_labels_lengths_or_sizes() {
+    let cases = [
+        ("enum : integer { size = 72; } { A } x;", "", "an enumeration of 72 bits"),
+        ("integer { size = 72; } n; string x[n];", "", "no integer n of at most 64 bits before its use as length or tag"),
+        ("string x;", "packet.context := struct { integer { size = 72; } content_size; };", "content_size of 72 bits"),
+        ("string x;", "event.header := struct { struct { integer { size = 72; } id; } v; };", "id of 72 bits"),
+    ];
+    for (members, stream, expected) in cases {
+        let text = format!(
+            "/* CTF 1.8 */\ntrace {{ major = 1; minor = 8; byte_order = le; }};\nstream {{ {stream} }};\n\
+             event {{ name = \"e\"; fields := struct {{ {members} }}; }};\n"
+        );
+        let error = trace_ctf::tsdl::parse(&text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }
 

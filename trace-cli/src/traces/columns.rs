@@ -122,6 +122,7 @@ pub(super) fn show(value: Scalar<'_>) -> Option<String> {
     Some(match value {
         Scalar::Unsigned(number) | Scalar::Flags(_, number) => number.to_string(),
         Scalar::Signed(number) => number.to_string(),
+        Scalar::Long(number) => number.to_string(),
         Scalar::Float(number) => number.to_string(),
         Scalar::Boolean(value) => value.to_string(),
         Scalar::Enumeration(_, number) => value.as_str().map_or_else(|| number.to_string(), |name| name.into_owned()),

@@ -1,7 +1,7 @@
 //! Filter expressions on decoded events.
 
 use trace_ctf::declared::{Enumeration, EventClass, Member, StreamClass, Structure, Type};
-use trace_ctf::reader::{Event, Field, Scalar, Scope, Value};
+use trace_ctf::reader::{Event, Field, Long, Scalar, Scope, Value};
 use trace_filter::{Error, Expression, Input, Kind, Label, Program, Step};
 
 /// A filter for the events of one class.
@@ -127,6 +127,7 @@ impl Access {
             Asks::Value => match tree {
                 Some(Value::Unsigned(number) | Value::Flags(number, _)) => Of::Integer(number.into()),
                 Some(Value::Signed(number)) => Of::Integer(number.into()),
+                Some(Value::Long(number)) => Of::Integer(saturated(number)),
                 Some(Value::Float(number)) => Of::Float(number),
                 Some(Value::Boolean(value)) => Of::Integer(value.into()),
                 Some(Value::Enumeration(number, _)) => Of::Integer(number),
@@ -142,12 +143,18 @@ fn scalar(value: Scalar<'_>) -> trace_filter::Value<'_> {
     match value {
         Scalar::Unsigned(number) | Scalar::Flags(_, number) => Of::Integer(number.into()),
         Scalar::Signed(number) => Of::Integer(number.into()),
+        Scalar::Long(number) => Of::Integer(saturated(number)),
         Scalar::Float(number) => Of::Float(number),
         Scalar::Boolean(value) => Of::Integer(value.into()),
         Scalar::Enumeration(_, number) => Of::Integer(number),
         Scalar::Text(bytes) => Of::Text(bytes),
         _ => Of::Missing,
     }
+}
+
+/// An integer of variable length. Nothing that filters compare it to reaches what this leaves out.
+fn saturated(number: Long) -> i128 {
+    number.as_i128().unwrap_or(i128::MAX)
 }
 
 fn is_absent(value: &Value<'_>) -> bool {
@@ -193,7 +200,8 @@ impl Node {
 
     fn of(name: String, class: &Type, path: Vec<String>) -> Self {
         let shape = match class {
-            Type::Integer(_) | Type::Flags(_) => Shape::Plain(Kind::Integer),
+            Type::Long(class) if !class.variable => Shape::Plain(Kind::Unreadable("an integer of more than 64 bits")),
+            Type::Integer(_) | Type::Long(_) | Type::Flags(_) => Shape::Plain(Kind::Integer),
             Type::Float(_) => Shape::Plain(Kind::Float),
             Type::Boolean(_) => Shape::Plain(Kind::Bool),
             Type::Enumeration(class) if is_bool(class) => Shape::Plain(Kind::Bool),

@@ -115,7 +115,7 @@ impl Gather for Gathered {
         }
         let group = self.groups.entry(key).or_default();
         match value {
-            Scalar::Unsigned(_) | Scalar::Signed(_) | Scalar::Float(_) | Scalar::Flags(..) => {
+            Scalar::Unsigned(_) | Scalar::Signed(_) | Scalar::Long(_) | Scalar::Float(_) | Scalar::Flags(..) => {
                 let number = value.as_f64().unwrap_or(f64::NAN);
                 group.numbers.add(number);
                 if let (Some((least, size, count)), true) = (self.steps, number.is_finite()) {

@@ -42,6 +42,10 @@ impl Serialize for ValueJson<'_, '_> {
         match self.0 {
             Value::Unsigned(number) => serializer.serialize_u64(*number),
             Value::Signed(number) => serializer.serialize_i64(*number),
+            Value::Long(number) => match number.as_i128() {
+                Some(number) => serializer.serialize_i128(number),
+                None => serializer.serialize_u128(number.as_u128().unwrap_or_default()),
+            },
             // JSON has no word for infinities and what is not a number.
             Value::Float(number) if number.is_finite() => serializer.serialize_f64(*number),
             Value::Float(number) => serializer.collect_str(number),
@@ -91,7 +95,7 @@ fn member(member: &Member) -> Json {
 
 fn class(of: &Type) -> Json {
     match of {
-        Type::Integer(class) => integer("integer", class),
+        Type::Integer(class) | Type::Long(class) => integer("integer", class),
         Type::Enumeration(class) => enumeration(class),
         Type::Float(class) => json!({ "kind": "float", "bits": class.bits }),
         Type::Boolean(class) => integer("boolean", class),

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{NAMESPACE, Object};
 use crate::declared::{
-    Array, Base, Blob, Encoding, Enumeration, Flags, Float, Integer, Label, Length, Member, Optional, Reference, Role, Sequence,
-    Structure, Text, Type, Variant,
+    Array, Base, Blob, Encoding, Enumeration, Flags, Float, Integer, LONG_BITS, Label, Length, Member, Optional, Reference, Role,
+    Sequence, Structure, Text, Type, Variant,
 };
 use crate::reader::Scope;
 use crate::{Error, Result};
@@ -63,16 +63,16 @@ impl Classes {
             return self.aliases.get(name).cloned().ok_or_else(|| self.mistake(format!("no field class alias {name:?}")));
         }
         let object = class.as_object().ok_or_else(|| self.mistake("a field class is neither an object nor a name"))?;
-        let kind = object.get("type").and_then(Value::as_str).unwrap_or_default();
+        let kind = kind(object);
         match kind {
-            "fixed-length-bit-array" => Ok(Type::Integer(Integer { base: Base::Hex, ..self.bits(object)? })),
+            "fixed-length-bit-array" => Ok(Integer { base: Base::Hex, ..self.bits(object, LONG_BITS)? }.into()),
             "fixed-length-bit-map" => {
                 let flags = self.labels(object, "flags")?;
-                Ok(Type::Flags(Flags { integer: Integer { base: Base::Hex, ..self.bits(object)? }, flags: flags.into() }))
+                Ok(Type::Flags(Flags { integer: Integer { base: Base::Hex, ..self.bits(object, 64)? }, flags: flags.into() }))
             }
-            "fixed-length-boolean" => Ok(Type::Boolean(self.bits(object)?)),
-            "fixed-length-unsigned-integer" => self.integer(object, self.bits(object)?),
-            "fixed-length-signed-integer" => self.integer(object, Integer { signed: true, ..self.bits(object)? }),
+            "fixed-length-boolean" => Ok(Type::Boolean(self.bits(object, 64)?)),
+            "fixed-length-unsigned-integer" => self.integer(object, self.bits(object, LONG_BITS)?),
+            "fixed-length-signed-integer" => self.integer(object, Integer { signed: true, ..self.bits(object, LONG_BITS)? }),
             "variable-length-unsigned-integer" | "variable-length-signed-integer" => {
                 let signed = kind == "variable-length-signed-integer";
                 self.integer(object, Integer { signed, variable: true, ..Integer::unsigned(64, false) })
@@ -119,10 +119,10 @@ impl Classes {
     }
 
     /// The length, the alignment and the order of bits.
-    fn bits(&self, object: &Object) -> Result<Integer> {
+    fn bits(&self, object: &Object, most: u8) -> Result<Integer> {
         let length = self.needed(object, "length")?;
-        let bits = u8::try_from(length).ok().filter(|bits| (1..=64).contains(bits));
-        let bits = bits.ok_or_else(|| self.unsupported(format!("an integer of {length} bits")))?;
+        let bits = u8::try_from(length).ok().filter(|bits| (1..=most).contains(bits));
+        let bits = bits.ok_or_else(|| self.unsupported(format!("a {} of {length} bits", kind(object).replace('-', " "))))?;
         let big_endian = self.big_endian(object)?;
         let usual = if big_endian { "last-to-first" } else { "first-to-last" };
         let reversed = match object.get("bit-order").map(Value::as_str) {
@@ -156,8 +156,13 @@ impl Classes {
         });
         let integer = Integer { base, role, ..integer };
         let labels = self.labels(object, "mappings")?;
-        if labels.is_empty() {
-            return Ok(Type::Integer(integer));
+        let is_named = !labels.is_empty();
+        if integer.bits > 64 && (is_named || role.is_some()) {
+            let what = if is_named { "an integer with mappings" } else { "an integer with a role" };
+            return Err(self.unsupported(format!("{what}, of {} bits", integer.bits)));
+        }
+        if !is_named {
+            return Ok(integer.into());
         }
         Ok(Type::Enumeration(Enumeration { integer, labels: Enumeration::grouped(labels) }))
     }
@@ -167,7 +172,7 @@ impl Classes {
         if !matches!(length, 16 | 32 | 64) {
             return Err(self.unsupported(format!("a number of {length} bits")));
         }
-        let Integer { bits, align, big_endian, reversed, .. } = self.bits(object)?;
+        let Integer { bits, align, big_endian, reversed, .. } = self.bits(object, 64)?;
         Ok(Type::Float(Float { bits, align, big_endian, reversed }))
     }
 
@@ -283,6 +288,10 @@ impl Classes {
 
 fn character(encoding: Encoding) -> Type {
     Type::Integer(Integer { text: Some(encoding), ..Integer::unsigned(8, false) })
+}
+
+fn kind(object: &Object) -> &str {
+    object.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn media_type(object: &Object) -> Box<str> {

@@ -30,7 +30,7 @@ pub(crate) struct Import {
 /// A type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// Integer of 1 to 64 bits, or of variable length.
+    /// Integer of 1 to 64 bits, or one of variable length that is a length, a tag or something to the reader.
     Integer(Integer),
     /// Integer with labels.
     Enumeration(Enumeration),
@@ -54,9 +54,14 @@ pub enum Type {
     Array(Array),
     /// As many elements as an earlier field says.
     Sequence(Sequence),
+    /// Integer that 64 bits may not hold: of 65 to [`LONG_BITS`] bits, or of variable length.
+    Long(Integer),
 }
 
-/// Integer of 1 to 64 bits.
+/// Bits that the longest integers have.
+pub const LONG_BITS: u8 = 128;
+
+/// Integer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Integer {
     /// Width; of one of variable length, the greatest that is read.
@@ -264,6 +269,12 @@ impl Root {
     }
 }
 
+impl From<Integer> for Type {
+    fn from(integer: Integer) -> Self {
+        if integer.bits > 64 { Self::Long(integer) } else { Self::Integer(integer) }
+    }
+}
+
 impl Integer {
     /// An unsigned decimal integer, byte aligned where it is whole bytes.
     pub(crate) fn unsigned(bits: u8, big_endian: bool) -> Self {
@@ -402,7 +413,7 @@ impl Type {
     /// Alignment in bits.
     pub fn align(&self) -> u32 {
         match self {
-            Self::Integer(integer) | Self::Boolean(integer) => integer.align,
+            Self::Integer(integer) | Self::Long(integer) | Self::Boolean(integer) => integer.align,
             Self::Enumeration(enumeration) => enumeration.integer.align,
             Self::Flags(flags) => flags.integer.align,
             Self::Float(float) => float.align,
@@ -416,7 +427,7 @@ impl Type {
         }
     }
 
-    /// The integer that it is, with or without names.
+    /// The integer of at most 64 bits that it is, with or without names.
     pub fn integer(&self) -> Option<&Integer> {
         match self {
             Self::Integer(integer) | Self::Boolean(integer) => Some(integer),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::declared::{Encoding, Enumeration, EventClass, Flags, Member, Root, StreamClass, Type};
 use crate::decode::{Cursor, Imports, Item};
-use crate::reader::Scope;
+use crate::reader::{Long, Scope};
 
 /// A field of an event class, found once and then read from many events with [`Event::get`](crate::reader::Event::get).
 ///
@@ -43,6 +43,7 @@ pub struct Field {
 pub enum Scalar<'p> {
     Unsigned(u64),
     Signed(i64),
+    Long(Long),
     Float(f64),
     Boolean(bool),
     /// A value and its class, which knows its names.
@@ -124,6 +125,7 @@ fn scalar<'p>(item: Item<'p, 'p>) -> Option<Scalar<'p>> {
     Some(match item {
         Item::Unsigned(_, value) => Scalar::Unsigned(value),
         Item::Signed(_, value) => Scalar::Signed(value),
+        Item::Long(class, value) => Scalar::Long(Long::new(class, value)),
         Item::Float(_, value) => Scalar::Float(value),
         Item::Boolean(value) => Scalar::Boolean(value),
         Item::Enumeration(class, value) => Scalar::Enumeration(class, value),
@@ -170,6 +172,7 @@ impl<'p> Scalar<'p> {
         match *self {
             Self::Unsigned(value) | Self::Flags(_, value) => Some(value),
             Self::Signed(value) => value.try_into().ok(),
+            Self::Long(value) => value.as_u128()?.try_into().ok(),
             Self::Boolean(value) => Some(value.into()),
             Self::Enumeration(_, value) => value.try_into().ok(),
             _ => None,
@@ -180,6 +183,7 @@ impl<'p> Scalar<'p> {
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
             Self::Signed(value) => Some(value),
+            Self::Long(value) => value.as_i128()?.try_into().ok(),
             Self::Enumeration(_, value) => value.try_into().ok(),
             _ => self.as_u64()?.try_into().ok(),
         }
@@ -191,6 +195,7 @@ impl<'p> Scalar<'p> {
             Self::Float(value) => Some(value),
             Self::Unsigned(value) | Self::Flags(_, value) => Some(value as f64),
             Self::Signed(value) => Some(value as f64),
+            Self::Long(value) => Some(value.as_f64()),
             Self::Boolean(value) => Some(u8::from(value).into()),
             Self::Enumeration(_, value) => Some(value as f64),
             _ => None,

@@ -1,7 +1,9 @@
 //! Decoded values as trees, for what is not in a hurry.
 
 use std::borrow::Cow;
+use std::fmt;
 
+use crate::declared::Integer;
 use crate::decode::Item;
 
 /// A decoded value. Names are those of the metadata without their underscore; lengths and tags are left out.
@@ -10,6 +12,7 @@ use crate::decode::Item;
 pub enum Value<'d> {
     Unsigned(u64),
     Signed(i64),
+    Long(Long),
     Float(f64),
     Boolean(bool),
     /// The bytes of a blob.
@@ -26,6 +29,40 @@ pub enum Value<'d> {
     Array(Vec<Value<'d>>),
     /// Name of the option, and its value.
     Variant(String, Box<Value<'d>>),
+}
+
+/// An integer of more than 64 bits. It shows itself as a decimal number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Long {
+    bits: u128,
+    signed: bool,
+}
+
+impl Long {
+    pub(crate) fn new(class: &Integer, bits: u128) -> Self {
+        Self { bits, signed: class.signed }
+    }
+
+    /// The number, if it is one that fits.
+    pub fn as_u128(&self) -> Option<u128> {
+        if self.signed { (self.bits as i128).try_into().ok() } else { Some(self.bits) }
+    }
+
+    /// The number, if it is one that fits.
+    pub fn as_i128(&self) -> Option<i128> {
+        if self.signed { Some(self.bits as i128) } else { self.bits.try_into().ok() }
+    }
+
+    /// The number, rounded.
+    pub fn as_f64(&self) -> f64 {
+        if self.signed { self.bits as i128 as f64 } else { self.bits as f64 }
+    }
+}
+
+impl fmt::Display for Long {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.signed { (self.bits as i128).fmt(out) } else { self.bits.fmt(out) }
+    }
 }
 
 /// What is being put together.
@@ -53,6 +90,7 @@ impl<'d> Value<'d> {
                 }
                 Item::Unsigned(_, value) => Value::Unsigned(value),
                 Item::Signed(_, value) => Value::Signed(value),
+                Item::Long(class, value) => Value::Long(Long::new(class, value)),
                 Item::Float(_, value) => Value::Float(value),
                 Item::Enumeration(class, value) => Value::Enumeration(value, class.labels(value).map(str::to_owned).collect()),
                 Item::Text(bytes) => Value::Text(String::from_utf8_lossy(bytes)),
@@ -106,6 +144,7 @@ impl<'d> Value<'d> {
             Self::Unsigned(value) | Self::Flags(value, _) => Some(value),
             Self::Boolean(value) => Some(value.into()),
             Self::Signed(value) => value.try_into().ok(),
+            Self::Long(value) => value.as_u128()?.try_into().ok(),
             Self::Enumeration(value, _) => value.try_into().ok(),
             _ => None,
         }
@@ -117,6 +156,7 @@ impl<'d> Value<'d> {
             Self::Unsigned(value) | Self::Flags(value, _) => value.try_into().ok(),
             Self::Boolean(value) => Some(value.into()),
             Self::Signed(value) => Some(value),
+            Self::Long(value) => value.as_i128()?.try_into().ok(),
             Self::Enumeration(value, _) => value.try_into().ok(),
             _ => None,
         }

@@ -86,7 +86,7 @@ fn class(class: &Type, extra: Option<&Type>) -> String {
         _ => String::new(),
     };
     match class {
-        Type::Integer(class) => integer(class),
+        Type::Integer(class) | Type::Long(class) => integer(class),
         Type::Enumeration(class) => format!("enum {}", integer(&class.integer)),
         Type::Float(class) => format!("f{}", class.bits),
         Type::Text(_) => "text, zero-terminated".to_owned(),
@@ -125,7 +125,7 @@ fn integer(class: &Integer) -> String {
 /// Bits, where no value changes them and no alignment can.
 fn size(class: &Type) -> Option<u64> {
     match class {
-        Type::Integer(class) | Type::Boolean(class) => Some(class.bits.into()).filter(|_| !class.variable),
+        Type::Integer(class) | Type::Long(class) | Type::Boolean(class) => Some(class.bits.into()).filter(|_| !class.variable),
         Type::Flags(class) => Some(class.integer.bits.into()),
         Type::Enumeration(class) => Some(class.integer.bits.into()),
         Type::Float(class) => Some(class.bits.into()),

@@ -362,7 +362,7 @@ impl Input<'_, '_> {
         let Type::Structure(mut structure) = class else {
             return Err(Error::metadata(line, "a structure is needed here"));
         };
-        resolve::assign(&mut structure, roles, scope == Scope::EventHeader);
+        resolve::assign(&mut structure, roles, scope == Scope::EventHeader).map_err(|what| Error::unsupported(line, what))?;
         if let [only] = &self.parser.declarations.clocks[..] {
             resolve::map_clock(&mut structure, &only.name);
         }

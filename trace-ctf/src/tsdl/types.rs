@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::lexer::Kind;
 use super::parser::{Input, Value, too_deep};
 use crate::declared::{
-    Array, Base, Encoding, Enumeration, Float, Integer, Label, Member, Reference, Sequence, Structure, Text, Type, Variant,
+    Array, Base, Encoding, Enumeration, Float, Integer, LONG_BITS, Label, Member, Reference, Sequence, Structure, Text, Type,
+    Variant,
 };
 use crate::{Error, Result};
 
@@ -172,6 +173,7 @@ impl Input<'_, '_> {
         let integer = if self.accept(":") {
             match self.type_specifier()? {
                 Type::Integer(integer) => integer,
+                Type::Long(integer) => return Err(Error::unsupported(line, format!("an enumeration of {} bits", integer.bits))),
                 _ => return Err(Error::metadata(line, "an enumeration needs an integer")),
             }
         } else if matches!(self.peek(), Some(Kind::Sign("{"))) {
@@ -234,12 +236,15 @@ impl Input<'_, '_> {
             Ok(())
         })?;
         let bits = match u8::try_from(bits) {
-            Ok(bits @ 1..=64) => bits,
+            Ok(bits @ 1..=LONG_BITS) => bits,
             Ok(0) => return Err(Error::metadata(line, "integer of 0 bits")),
             _ => return Err(Error::unsupported(line, format!("an integer of {bits} bits"))),
         };
+        if bits > 64 && clock.is_some() {
+            return Err(Error::unsupported(line, format!("a time stamp of {bits} bits")));
+        }
         let align = align.unwrap_or(if bits % 8 == 0 { 8 } else { 1 });
-        Ok(Type::Integer(Integer { align, signed, base, text, clock, ..Integer::unsigned(bits, big_endian) }))
+        Ok(Integer { align, signed, base, text, clock, ..Integer::unsigned(bits, big_endian) }.into())
     }
 
     fn float(&mut self) -> Result<Type> {

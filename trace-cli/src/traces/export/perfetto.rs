@@ -349,6 +349,8 @@ fn fill(annotation: &mut Message, value: &Value<'_>, sequence: &mut Sequence, in
         Value::Boolean(value) => drop(annotation.number(2, u64::from(*value))),
         Value::Unsigned(number) => drop(annotation.number(3, *number)),
         Value::Signed(number) => drop(annotation.signed(4, *number)),
+        // Perfetto has none of more than 64 bits.
+        Value::Long(number) => drop(annotation.text(6, &number.to_string())),
         Value::Float(number) => drop(annotation.double(5, *number)),
         Value::Text(text) => drop(annotation.text(6, text)),
         // Labels are few.

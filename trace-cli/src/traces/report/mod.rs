@@ -166,7 +166,7 @@ fn columns(counts: &Counts, classes: &super::source::Classes<'_>) -> Vec<(String
 
 fn measure(columns: &mut [(String, Column, Distribution)], event: &Event<'_>) {
     for (_, column, values) in columns.iter_mut().filter(|(_, column, _)| column.is_of(event.class())) {
-        if let Some(value @ (Scalar::Unsigned(_) | Scalar::Signed(_) | Scalar::Float(_))) = column.get(event) {
+        if let Some(value @ (Scalar::Unsigned(_) | Scalar::Signed(_) | Scalar::Long(_) | Scalar::Float(_))) = column.get(event) {
             values.add(value.as_f64().unwrap_or(f64::NAN));
         }
     }

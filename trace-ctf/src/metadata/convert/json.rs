@@ -194,7 +194,7 @@ impl Writing<'_> {
 
     fn class(&mut self, class: &Type) -> Result<Value> {
         Ok(match class {
-            Type::Integer(integer) => self.integer(integer)?,
+            Type::Integer(integer) | Type::Long(integer) => self.integer(integer)?,
             Type::Enumeration(enumeration) => {
                 let labels = enumeration.labels.iter();
                 let labels = labels.map(|label| (&*label.label, [number(label.low), number(label.high)]));

@@ -324,7 +324,7 @@ impl<'d, 'c> Text<'d, 'c> {
     /// A type, and the dimensions that stand behind the name.
     fn class(&mut self, class: &'d Type) -> Result<(String, String)> {
         let word = match class {
-            Type::Integer(integer) => self.selected(integer, &[])?,
+            Type::Integer(integer) | Type::Long(integer) => self.selected(integer, &[])?,
             Type::Enumeration(enumeration) => self.selected(&enumeration.integer, &enumeration.labels)?,
             Type::Boolean(integer) => self.selected(integer, &boolean(integer))?,
             Type::Flags(Flags { integer, .. }) => self.selected(integer, &[])?,

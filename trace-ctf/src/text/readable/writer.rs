@@ -1,12 +1,13 @@
 //! Values as people write them.
 
+use std::fmt::{Binary, Display, LowerHex, Octal};
 use std::io::Write as _;
 
 use super::escape;
 use super::threads::Threads;
 use crate::declared::{Base, Enumeration, Flags, Float, Integer, Member, Structure, Type};
 use crate::decode::Item;
-use crate::reader::{Event, Scope};
+use crate::reader::{Event, Long, Scope};
 
 /// What one event after the other needs, kept for its memory.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +81,7 @@ impl<'w> Writer<'w> {
         match *item {
             Item::Unsigned(class, value) => self.integer(class, value),
             Item::Signed(class, value) => self.integer(class, value as u64),
+            Item::Long(class, value) => self.long(class, value),
             Item::Enumeration(class, value) => self.enumeration(class, value),
             Item::Float(class, value) => self.float(class, value),
             Item::Text(bytes) => self.text(bytes),
@@ -224,13 +226,26 @@ impl<'w> Writer<'w> {
     }
 
     fn number(&mut self, class: &Integer, value: u64) {
-        let bits = value & u64::MAX >> (64 - class.bits);
-        let _ = match class.base {
+        match class.base {
+            Base::Dec if class.signed => drop(write!(self.out, "{}", value as i64)),
+            base => self.based(base, value & u64::MAX >> 64u8.saturating_sub(class.bits)),
+        }
+    }
+
+    fn long(&mut self, class: &Integer, value: u128) {
+        match class.base {
+            Base::Dec => drop(write!(self.out, "{}", Long::new(class, value))),
+            base => self.based(base, value & u128::MAX >> (128 - class.bits)),
+        }
+        self.end_value();
+    }
+
+    fn based<N: Binary + Octal + Display + LowerHex>(&mut self, base: Base, bits: N) {
+        let _ = match base {
             Base::Bin => write!(self.out, "{bits:#b}"),
             Base::Oct => write!(self.out, "{bits:#o}"),
             Base::Hex => write!(self.out, "{bits:#x}"),
-            Base::Dec if class.signed => write!(self.out, "{}", value as i64),
-            Base::Dec => write!(self.out, "{value}"),
+            Base::Dec => write!(self.out, "{bits}"),
         };
     }
 
