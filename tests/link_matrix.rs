@@ -5,6 +5,7 @@
 #![allow(unused_crate_dependencies, reason = "the crates that are tested are built apart")]
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{LazyLock, Once};
@@ -124,13 +125,50 @@ fn every_declaration_arrives() {
     assert!(missing.len() <= 1 || std::env::var_os("CI").is_none(), "linkers are missing: {missing:?}");
 }
 
+/// 1 000 times, with each way to leave a sequence as the last; and the same with the instructions taken out of the object that clear
+/// `rseq_cs` there, which kills the thread.
 #[test]
 fn a_thread_outlives_the_shared_objects_that_appended_in_it() {
     let target = scratch("matrix");
     cargo(&matrix(), &target, "", &["build", "--quiet", "--package", "unloaded"]);
     let built = target.join("debug");
-    let printed = output(Command::new(built.join("unload")).arg(built.join("libunloaded.so")));
-    assert_eq!(of(&printed, "recorded"), ["true"], "no sequence of the shared object was used");
+    let (whole, patched) = (built.join("libunloaded.so"), built.join("libunloaded-patched.so"));
+    let code = fs::read(&whole).expect("it was built");
+    for (function, is_refusal) in [("ends_with_a_commit", false), ("ends_with_a_refusal", true)] {
+        let unload = |object: &Path| {
+            let mut command = Command::new(built.join("unload"));
+            command.arg(object).arg(function);
+            command
+        };
+        // Some are migrated in between.
+        let rounds: u32 = of(&output(&mut unload(&whole)), "rounds")[0].parse().expect("a number");
+        assert!(rounds > 500, "{function}: {rounds} of 1000 rounds were as they should be");
+
+        let mut code = code.clone();
+        for place in clearing(&code).into_iter().filter(|place| is_refused_there(&code, *place) == is_refusal).collect::<Vec<_>>()
+        {
+            code[place..place + CLEARS.len()].fill(NOP);
+        }
+        fs::write(&patched, code).expect("a patched object");
+        let status = unload(&patched).output().expect("it is run").status;
+        assert_eq!(status.signal(), Some(libc::SIGSEGV), "{function}: nobody notices that rseq_cs is not cleared: {status}");
+    }
+}
+
+/// `mov qword ptr fs:[r11 + 8], 0`, as all sequences of the ring buffer have it.
+const CLEARS: [u8; 9] = [0x64, 0x49, 0xc7, 0x43, 0x08, 0, 0, 0, 0];
+const NOP: u8 = 0x90;
+
+/// Where `rseq_cs` is cleared.
+fn clearing(code: &[u8]) -> Vec<usize> {
+    let places = code.windows(CLEARS.len()).enumerate().filter(|(_, bytes)| *bytes == CLEARS);
+    places.map(|(place, _)| place).collect()
+}
+
+/// Whether that is behind the signature of an abort handler: where refused and aborted sequences go.
+fn is_refused_there(code: &[u8], place: usize) -> bool {
+    const SIGNATURE: [u8; 4] = 0x5305_3053_u32.to_le_bytes();
+    code[place.saturating_sub(16)..place].windows(4).any(|bytes| bytes == SIGNATURE)
 }
 
 #[test]

@@ -1,17 +1,26 @@
-//! Switching tracepoints, and what a general-purpose pointer would cost in the place of the read side.
+//! Switching tracepoints: whole calls, and their parts.
 
 use super::{Options, show};
-use arc_swap::ArcSwap;
+use grace::{GracePeriod, Words};
+use ringtrace::__private::{Entry, Gate};
 use ringtrace::Session;
-use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Instant;
+use trace_registry::read_side::{self, CpuCounters};
+
+#[path = "../../trace-runtime/src/rcu/grace.rs"]
+mod grace;
 
 const REPETITIONS: usize = 31;
 
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
+}
+
+fn us_since(begin: Instant) -> f64 {
+    begin.elapsed().as_nanos() as f64 / 1e3
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
@@ -25,35 +34,83 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
             for _ in 0..REPETITIONS {
                 let begin = Instant::now();
                 session.enable(rule)?;
-                on.push(begin.elapsed().as_nanos() as f64 / 1e3);
+                on.push(us_since(begin));
                 let begin = Instant::now();
                 session.disable(rule)?;
-                off.push(begin.elapsed().as_nanos() as f64 / 1e3);
+                off.push(us_since(begin));
             }
             show(options, name, 1, &[("us_enable", median(on)), ("us_disable", median(off))]);
         }
     }
-    if options.takes("toggle/grace_period") {
-        grace_periods(options)?;
+    for (name, gates) in [("toggle/swap/1", 1), ("toggle/swap/1000", 1000), ("toggle/swap/10000", 10_000)] {
+        if options.takes(name) {
+            show(options, name, 1, &[("us", swaps(gates))]);
+        }
     }
-    if options.takes("read_side/arc_swap") {
-        const LOADS: u64 = 200_000;
-        let shared = ArcSwap::from_pointee(7_u64);
-        let pass = |_| {
-            let begin = Instant::now();
-            for _ in 0..LOADS {
-                black_box(**shared.load());
-            }
-            begin.elapsed().as_nanos() as f64 / LOADS as f64
-        };
-        show(options, "read_side/arc_swap", 1, &[("ns", median((0..REPETITIONS).map(pass).collect()))]);
+    if options.takes("toggle/grace_period") || options.takes("toggle/stop") {
+        while_some_fire(options)?;
     }
     Ok(())
 }
 
-/// Stopping a session: its lists are swapped, a grace period is awaited, its rings, which are empty, are delivered. While nothing
-/// fires, and while two threads do.
-fn grace_periods(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+/// Lists that are ready are put in the place of others, of as many tracepoints: microseconds.
+fn swaps(gates: usize) -> f64 {
+    const SWAPS: usize = 100_000;
+    let gates: Vec<Gate> = (0..gates).map(|_| Gate::new()).collect();
+    // Nobody follows them.
+    let lists: [*mut Entry; 2] = [64, 128].map(std::ptr::without_provenance_mut);
+    let turns = SWAPS / gates.len();
+    let pass = |_| {
+        let begin = Instant::now();
+        for turn in 0..turns {
+            for gate in &gates {
+                _ = black_box(gate.publish(lists[turn % 2]));
+            }
+        }
+        us_since(begin) / turns as f64
+    };
+    median((0..REPETITIONS).map(pass).collect())
+}
+
+/// The words of the read side, as the run time's own writer uses them.
+struct ReadSide;
+
+impl Words for ReadSide {
+    fn phase(&self) -> usize {
+        read_side::phase()
+    }
+
+    fn flip(&self) -> usize {
+        read_side::flip_phase()
+    }
+
+    fn left(&self, phase: usize) -> u64 {
+        sum(|cpu| cpu.phases[phase].leave.load(Ordering::Acquire) + cpu.phases[phase].leave_locked.load(Ordering::Acquire))
+    }
+
+    fn entered(&self, phase: usize) -> u64 {
+        sum(|cpu| cpu.phases[phase].enter.load(Ordering::Acquire) + cpu.phases[phase].enter_locked.load(Ordering::Acquire))
+    }
+
+    fn barrier(&self) -> bool {
+        fence(Ordering::SeqCst);
+        #[cfg(target_os = "linux")]
+        if read_side::is_sequenced() {
+            const PRIVATE_EXPEDITED: libc::c_int = 8;
+            // SAFETY: membarrier(2) touches no memory of its caller.
+            #[expect(unsafe_code, reason = "membarrier")]
+            return unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) == 0 };
+        }
+        true
+    }
+}
+
+fn sum(words: impl Fn(&CpuCounters) -> u64) -> u64 {
+    read_side::counters().iter().map(words).fold(0, u64::wrapping_add)
+}
+
+/// What waits for readers, while nothing fires, and while two threads do.
+fn while_some_fire(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     for firing in [0, 2] {
         let session = |name: &str, rules: &str| {
@@ -62,7 +119,22 @@ fn grace_periods(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         let fired = session(&format!("fired-{firing}"), "*::number")?;
         let stopped = session(&format!("stopped-{firing}"), "*:sites::a::a::a::site")?;
         let over = AtomicBool::new(false);
-        let times = std::thread::scope(|scope| {
+        // Stopping a session: its lists are swapped, a grace period is awaited, its rings, which are empty, are delivered.
+        let stop = |_| {
+            let begin = Instant::now();
+            stopped.stop()?;
+            let us = us_since(begin);
+            stopped.start().map(|()| us)
+        };
+        let grace_period = |_| {
+            let begin = Instant::now();
+            let mut period = GracePeriod::begin(&ReadSide);
+            while !period.poll(&ReadSide) {
+                spin_loop();
+            }
+            us_since(begin)
+        };
+        let measured = std::thread::scope(|scope| {
             for _ in 0..firing {
                 scope.spawn(|| {
                     while !over.load(Ordering::Relaxed) {
@@ -70,18 +142,24 @@ fn grace_periods(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
                     }
                 });
             }
-            let stop = |_| {
-                let begin = Instant::now();
+            let measured = || -> ringtrace::Result<[Vec<f64>; 2]> {
+                // One grace period at a time (WR-1): stopping leaves the run time nothing to reclaim.
                 stopped.stop()?;
-                let us = begin.elapsed().as_nanos() as f64 / 1e3;
-                stopped.start().map(|()| us)
+                let periods = (0..10 * REPETITIONS).map(grace_period).collect();
+                stopped.start()?;
+                let stops: Result<Vec<f64>, _> = (0..REPETITIONS).map(stop).collect();
+                Ok([periods, stops?])
             };
-            let times: Result<Vec<f64>, _> = (0..REPETITIONS).map(stop).collect();
+            let measured = measured();
             over.store(true, Ordering::Relaxed);
-            times
+            measured
         });
         drop(fired);
-        show(options, "toggle/grace_period", 1 + firing, &[("us_stop", median(times?))]);
+        for ((name, unit), times) in [("toggle/grace_period", "us"), ("toggle/stop", "us_stop")].into_iter().zip(measured?) {
+            if options.takes(name) {
+                show(options, name, 1 + firing, &[(unit, median(times))]);
+            }
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 mod aggregates;
 mod appends;
+mod arc_swap;
 mod consumer;
 mod lists;
 mod network;

@@ -1,14 +1,15 @@
 //! The table: one row for each kind of event, all in one run.
 
-use super::{Options, aggregates, appends, show, sites};
+use super::{Options, aggregates, appends, arc_swap, show, sites};
 use ringtrace::{Clock, Context, Session};
 use std::hint::black_box;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Instant;
 
 /// One 64-bit number.
 #[ringtrace::tracepoint(record)]
-fn number(value: u64);
+pub(crate) fn number(value: u64);
 
 /// A mix of sizes.
 #[ringtrace::tracepoint(record)]
@@ -57,7 +58,7 @@ macro_rules! numbers {
     ($($(#[$doc:meta])* $tracepoint:ident $work:ident;)*) => {$(
         $(#[$doc])*
         #[ringtrace::tracepoint(record)]
-        fn $tracepoint(value: u64);
+        pub(crate) fn $tracepoint(value: u64);
 
         #[inline(never)]
         fn $work(n: u64) {
@@ -103,7 +104,7 @@ fn long_text(value: u64, text: &str);
 
 /// Counted by a probe that records nothing.
 #[ringtrace::tracepoint]
-fn acted(value: u64);
+pub(crate) fn acted(value: u64);
 
 #[ringtrace::probe(acted)]
 fn act(value: u64) {
@@ -155,6 +156,25 @@ fn clock(n: u64) {
         black_box(unsafe { core::arch::x86_64::_rdtsc() });
         #[cfg(not(target_arch = "x86_64"))]
         black_box(Instant::now());
+    }
+}
+
+/// What a gate cannot be less than: eight loads of pointers, tests and branches in a row.
+#[inline(never)]
+fn load_and_branch(n: u64) {
+    static POINTERS: [AtomicPtr<()>; 8] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 8];
+    #[cold]
+    #[inline(never)]
+    fn taken(value: u64) {
+        black_box(value);
+    }
+    let pointers = black_box(&POINTERS);
+    for i in 0..n {
+        for pointer in pointers {
+            if !pointer.load(Ordering::Relaxed).is_null() {
+                taken(i);
+            }
+        }
     }
 }
 
@@ -405,6 +425,7 @@ fn rows() -> Vec<Row> {
     let many = |name, work| Row { each: sites::COUNT as f64, ..row(name, 1, 1_000, work, 0) };
     let mut rows = vec![
         row("baseline/loop", 1, 4_000_000, bare_loop, 0),
+        Row { each: 8.0, ..row("baseline/load_and_branch", 1, 2_000_000, load_and_branch, 0) },
         row("clock/rdtsc", 1, EVENTS, clock, 0),
         Row { each: 8.0, ..row("gate/off", 1, 2_000_000, gate_off, 0) },
         row("gate/off/tight", 1, 4_000_000, gate_off_tight, 0),
@@ -416,6 +437,8 @@ fn rows() -> Vec<Row> {
         row("event/40_bytes", 1, EVENTS, event_forty, 1),
         row("event/u64_text_35", 1, EVENTS, event_long_text, 1),
         row("event/action", 1, EVENTS, probe_acts, 0),
+        row("event/action/arc_swap", 1, EVENTS, arc_swap::action, 0),
+        row("event/u64/arc_swap", 1, EVENTS, arc_swap::event, 1),
         row("event/closure", 1, EVENTS, event_by_closure, 1),
         row("event/closure/action", 1, EVENTS, closure_acts, 0),
         row("event/ad_hoc", 1, EVENTS, event_ad_hoc, 1),
@@ -427,6 +450,7 @@ fn rows() -> Vec<Row> {
         row("event/u64/thread_name", 1, EVENTS, event_with_thread_name, 1),
         row("event/u64/procname", 1, EVENTS, event_with_procname, 1),
         row("event/u64/noclock", 1, EVENTS, event_untimed, 1),
+        row("event/u64/noclock/arc_swap", 1, EVENTS, arc_swap::untimed_event, 1),
         row("event/u64/ordered", 1, EVENTS, event_ordered, 1),
         row("event/u64/os_clock", 1, EVENTS, event_by_os, 1),
         row("event/u64/2_sessions", 1, EVENTS, event_twice, 2),

@@ -17,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use trace_registry::sys;
 use trace_runtime::clock::Clock;
 use trace_runtime::ring_buffer::{Channel, Config, Geometry, Mode, Outcome, Purpose, Reader};
@@ -28,26 +28,48 @@ const CASE: &str = "RING_KILL_CASE";
 const PATHS: [&str; 2] = ["RING_KILL_RING", "RING_KILL_STATES"];
 /// An event ID that needs the extended form.
 const LARGE_ID: u32 = 70_002;
-/// Events before the writer is watched: the next two find the sub-buffer full, and need the extended form.
-const BEFORE: u64 = 47;
+const SUB_BUFFER: u32 = 4096;
+/// Words of the caller's area: events recorded, those recorded before the writer is watched, and those consumed by then.
+const DONE: usize = 0;
+const BEFORE: usize = 1;
+const CONSUMED: usize = 2;
 
 struct Case {
     name: &'static str,
     write: fn(&Case, u64, &Path) -> Vec<u8>,
     geometry: Geometry,
-    watched: u64,
+    /// The sub-buffer, counted from 1, whose close is watched, and the open of the next one; 0: there are none.
+    closed: u64,
 }
 
-const fn geometry(buffers: u32, fallback: u32) -> Geometry {
-    Geometry { buffers, sub_buffer: 4096, sub_buffers: 2, fallback }
+impl Case {
+    /// How many events are watched: two that a close and an open may come before, and one behind.
+    const fn watched(&self) -> u64 {
+        if self.closed == 0 { 1 } else { 3 }
+    }
 }
 
-const CASES: [Case; 5] = [
-    Case { name: "discard", write: write::<Of<false, RAW, false, BY_CPU>>, geometry: geometry(1, 0), watched: 3 },
-    Case { name: "overwrite", write: write::<Of<true, RAW, true, BY_CPU>>, geometry: geometry(1, 0), watched: 3 },
-    Case { name: "overwrite, OS clock", write: write::<Of<true, OS, false, BY_CPU>>, geometry: geometry(1, 0), watched: 3 },
-    Case { name: "discard, no clock", write: write::<Of<false, NO_CLOCK, false, BY_CPU>>, geometry: geometry(1, 0), watched: 3 },
-    Case { name: "fallback region", write: write::<Of<true, OS, false, BY_CPU>>, geometry: geometry(0, 8192), watched: 1 },
+const fn case<C: Config>(name: &'static str, sub_buffers: u32, closed: u64) -> Case {
+    let geometry = Geometry { buffers: 1, sub_buffer: SUB_BUFFER, sub_buffers, fallback: 0 };
+    Case { name, write: write::<C>, geometry, closed }
+}
+
+/// The last sub-buffer of a lap is closed where positions jump to the next power of two, if their number is none.
+const CASES: [Case; 10] = [
+    case::<Of<false, RAW, false, BY_CPU>>("discard", 2, 1),
+    case::<Of<true, RAW, true, BY_CPU>>("overwrite", 2, 1),
+    case::<Of<true, OS, false, BY_CPU>>("overwrite, OS clock", 2, 1),
+    case::<Of<false, NO_CLOCK, false, BY_CPU>>("discard, no clock", 2, 1),
+    case::<Of<false, RAW, false, BY_CPU>>("discard, end of 3 sub-buffers", 3, 3),
+    case::<Of<true, RAW, false, BY_CPU>>("overwrite, end of 3 sub-buffers", 3, 3),
+    case::<Of<true, OS, true, BY_CPU>>("overwrite, end of 5 sub-buffers", 5, 5),
+    case::<Of<false, NO_CLOCK, false, BY_CPU>>("discard, end of 7 sub-buffers", 7, 7),
+    // The second lap: there is something to be written over.
+    case::<Of<true, RAW, false, BY_CPU>>("overwrite, second end of 7 sub-buffers", 7, 14),
+    Case {
+        geometry: Geometry { buffers: 0, sub_buffer: SUB_BUFFER, sub_buffers: 2, fallback: 8192 },
+        ..case::<Of<true, OS, false, BY_CPU>>("fallback region", 2, 0)
+    },
 ];
 
 /// The payload of an event, and its event ID.
@@ -127,25 +149,61 @@ fn step_through(file: &File, kill_at: u64, run: impl FnOnce()) -> Vec<u8> {
     watch.states
 }
 
-/// The writing process.
-fn write<C: Config>(&Case { geometry, watched, .. }: &Case, kill_at: u64, path: &Path) -> Vec<u8> {
-    let file = File::options().read(true).write(true).open(path).expect("the ring file");
+fn channel<C: Config>(file: File, geometry: Geometry) -> Channel<C> {
     let cpus = if geometry.buffers > 0 { &[0][..] } else { &[] };
-    leave_the_kernel();
-    let channel = Channel::<C>::create(file, geometry, cpus, Clock::process()).expect("a channel");
-    let done = &channel.core().caller_area()[0];
-    let write = |(number, (id, bytes)): (u64, &(u32, Vec<u8>))| {
-        let outcome = match number % 2 {
-            0 => channel.record(*id, &[&bytes[..3], &bytes[3..]]),
-            _ => record_in_words(&channel, *id, bytes, 3 + number as usize % 22),
-        };
-        assert_eq!(outcome, Outcome::Recorded, "{number}");
-        done.store(number, trace_registry::sync::Ordering::SeqCst);
+    Channel::<C>::create(file, geometry, cpus, Clock::process()).expect("a channel")
+}
+
+fn record<C: Config>(channel: &Channel<C>, number: u64, (id, bytes): &(u32, Vec<u8>)) {
+    let outcome = match number % 2 {
+        0 => channel.record(*id, &[&bytes[..3], &bytes[3..]]),
+        _ => record_in_words(channel, *id, bytes, 3 + number as usize % 22),
     };
-    let events: Vec<(u32, Vec<u8>)> = (1..=BEFORE + watched).map(event).collect();
-    let mut events = (1..).zip(&events);
-    events.by_ref().take(BEFORE as usize).for_each(write);
-    step_through(channel.file(), kill_at, || events.for_each(write))
+    assert_eq!(outcome, Outcome::Recorded, "{number}");
+    channel.core().caller_area()[DONE].store(number, SeqCst);
+}
+
+/// Consumes what is closed. Returns the number of records.
+fn consume(reader: &mut Reader) -> u64 {
+    let mut records = 0;
+    while let Some(packet) = reader.next(0, false) {
+        records += u64::from(packet.records);
+        reader.consume(packet);
+    }
+    records
+}
+
+/// How many events there are before the writer is watched: one of those after the next one finds the sub-buffer full.
+fn before<C: Config>(&Case { geometry, closed, .. }: &Case) -> u64 {
+    if closed == 0 {
+        return 47;
+    }
+    let channel = channel::<C>(ring_support::file(), geometry);
+    let mut reader = channel.reader(Purpose::Consume).expect("a reader");
+    let switches = |number: &u64| {
+        record(&channel, *number, &event(*number));
+        consume(&mut reader);
+        reader.positions(0).expect("a buffer").produced > closed * u64::from(SUB_BUFFER)
+    };
+    (1..).find(switches).expect("the sub-buffer ends") - 2
+}
+
+/// The writing process.
+fn write<C: Config>(case: &Case, kill_at: u64, path: &Path) -> Vec<u8> {
+    let file = File::options().read(true).write(true).open(path).expect("the ring file");
+    leave_the_kernel();
+    let before = before::<C>(case);
+    let channel = channel::<C>(file, case.geometry);
+    (1..=before).for_each(|number| {
+        record(&channel, number, &event(number));
+        if C::MODE == Mode::Discard {
+            let consumed = consume(&mut channel.reader(Purpose::Consume).expect("a reader"));
+            channel.core().caller_area()[CONSUMED].fetch_add(consumed, SeqCst);
+        }
+    });
+    channel.core().caller_area()[BEFORE].store(before, SeqCst);
+    let events: Vec<_> = (before + 1..=before + case.watched()).map(|number| (number, event(number))).collect();
+    step_through(channel.file(), kill_at, || events.iter().for_each(|(number, event)| record(&channel, *number, event)))
 }
 
 /// Not a test of its own: the writing process of the one below.
@@ -182,13 +240,23 @@ fn run(case: &Case, kill_at: u64) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
     (ring, states)
 }
 
-/// Reads what a kill left. Returns the number of the last event, and of the sub-buffers that were closed.
-fn check(case: &Case, bytes: &[u8], steps: u64) -> (u64, u64) {
+/// What a kill left.
+struct Left {
+    /// Number of the last event.
+    last: u64,
+    /// Number of the last sub-buffer that is closed, counted from 1.
+    closed: u64,
+    /// Events before the writer was watched.
+    before: u64,
+}
+
+/// Reads what a kill left.
+fn check(case: &Case, bytes: &[u8], steps: u64) -> Left {
     let mut file = ring_support::file();
     file.write_all(bytes).expect("a copy");
     // SAFETY: nobody else has the file.
     let mut reader = unsafe { Reader::open(&file, Purpose::Consume) }.expect("a ring file");
-    let done = reader.caller_word(0).expect("the number of events");
+    let [done, before, consumed] = [DONE, BEFORE, CONSUMED].map(|word| reader.caller_word(word).expect("a word"));
     let header = reader.settings().header;
     let (mut seen, mut closed) = (Vec::new(), 0);
     for buffer in 0..case.geometry.buffers {
@@ -204,7 +272,7 @@ fn check(case: &Case, bytes: &[u8], steps: u64) -> (u64, u64) {
                 (at, last, records) = (at + len, read.ns, records + 1);
             }
             assert_eq!(records, packet.records, "{}: after {steps} steps", case.name);
-            closed += u64::from(packet.closes);
+            closed = if packet.closes { packet.sequence + 1 } else { closed };
             reader.consume(packet);
         }
     }
@@ -220,13 +288,13 @@ fn check(case: &Case, bytes: &[u8], steps: u64) -> (u64, u64) {
     // One more where its append has not returned.
     assert!(last == done || last == done + 1, "{}: {last} read, {done} committed, after {steps} steps", case.name);
     if reader.settings().mode == Mode::Discard {
-        assert_eq!(numbers.first(), Some(&1), "{}: after {steps} steps", case.name);
+        assert_eq!(numbers.first(), Some(&(consumed + 1)), "{}: after {steps} steps", case.name);
     } else {
         let lost = ring_support::losses(&reader);
         let found = numbers.len() as u64 + lost.overwritten;
         assert!(found == last && lost.uncommitted <= 1, "{}: {lost}, {last} read, after {steps} steps", case.name);
     }
-    (last, closed)
+    Left { last, closed, before }
 }
 
 #[test]
@@ -237,13 +305,13 @@ fn a_kill_at_any_instruction_leaves_whole_records_and_all_that_were_committed() 
     let step = |states: usize| if std::env::var_os("RING_KILL_ALL").is_some() { 1 } else { states.div_ceil(4) };
     for case in &CASES {
         let (whole, states) = run(case, 0);
-        let is_sequenced = case.geometry.buffers > 0;
-        assert_eq!(check(case, &whole, 0), (BEFORE + case.watched, u64::from(is_sequenced)), "{}", case.name);
-        let mut read = (BEFORE, 0);
+        let end = check(case, &whole, 0);
+        assert_eq!((end.last, end.closed), (end.before + case.watched(), case.closed), "{}", case.name);
+        let mut read = (end.before, 0);
         for (steps, state) in &states {
-            let now = check(case, state, *steps);
-            assert!(now.0 >= read.0 && now.1 >= read.1, "{}: {now:?} after {read:?}, {steps} instructions", case.name);
-            read = now;
+            let Left { last, closed, .. } = check(case, state, *steps);
+            assert!(last >= read.0 && closed >= read.1, "{}: {last}, {closed} after {read:?}, {steps} instructions", case.name);
+            read = (last, closed);
         }
         let mut kills = 0;
         for (steps, _) in states.iter().step_by(step(states.len())) {
@@ -254,6 +322,6 @@ fn a_kill_at_any_instruction_leaves_whole_records_and_all_that_were_committed() 
         assert!(kills > 0, "{}: nobody was killed", case.name);
         let last = states.last().map_or(0, |(steps, _)| *steps);
         println!("{}: {last} instructions, {} states of the file, {kills} kills", case.name, states.len());
-        assert!(states.len() > 4 * case.watched as usize, "{}: nothing was watched", case.name);
+        assert!(states.len() > 4 * case.watched() as usize, "{}: nothing was watched", case.name);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::bench_compare::matches;
 use crate::process::Cmd;
-use crate::workspace::root;
+use crate::workspace::{Metadata, root};
 use anyhow::Result;
 
 /// Returns whether the benchmark ran to its end.
@@ -10,6 +10,8 @@ pub(crate) fn run(only: Option<String>, json: bool, rest: Vec<String>) -> Result
     // Of programs of their own: a module is built apart. Text, since they are no rows of the benchmark.
     let is_wanted = |name| only.as_deref().is_none_or(|only| matches(only, name));
     let modules = !json && ["probe/linked", "probe/loaded"].into_iter().any(is_wanted);
+    // A program of its own too, which takes a minute to compile.
+    let many = is_wanted("toggle/10000") && (only.is_some() || rest.iter().any(|word| word == "--long"));
     let mut args = Vec::new();
     if let Some(glob) = only {
         args.extend(["--only".to_string(), glob]);
@@ -22,7 +24,16 @@ pub(crate) fn run(only: Option<String>, json: bool, rest: Vec<String>) -> Result
     let bench =
         Cmd::cargo().args(["bench", "--quiet", "--package", "ringtrace", "--bench", "events", "--"]).args(args).dir(root());
     eprintln!("$ {bench}");
-    Ok(bench.passes_unshown()? && (!modules || loaded_probe()?))
+    Ok(bench.passes_unshown()? && (!many || ten_thousand(json)?) && (!modules || loaded_probe()?))
+}
+
+/// A program with 10 000 tracepoints.
+fn ten_thousand(json: bool) -> Result<bool> {
+    let many = Cmd::cargo().args(["run", "--quiet", "--release", "--manifest-path"]).arg(root().join("benches/many/Cargo.toml"));
+    let many = many.arg("--target-dir").arg(Metadata::of_workspace()?.target("many"));
+    let many = many.args(json.then_some(["--", "--json"]).into_iter().flatten());
+    eprintln!("$ {many}");
+    many.passes_unshown()
 }
 
 /// What an event costs whose probe was loaded, beside one whose probe is linked in.

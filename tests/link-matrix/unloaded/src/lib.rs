@@ -11,16 +11,31 @@ impl Config for Small {
     const PLACEMENT: Placement = Placement::Cpu;
 }
 
-/// Appends by restartable sequences of this object; the last one is refused. Returns how many events were recorded.
+/// Appends two events by restartable sequences of this object: the first opens a sub-buffer, the second is an append and nothing
+/// else. Returns whether both were recorded.
 #[unsafe(no_mangle)]
-pub extern "C" fn append_until_refused() -> u32 {
-    let geometry = Geometry { buffers: 256, sub_buffer: 4096, sub_buffers: 2, fallback: 0 };
-    let Ok(channel) = Channel::<Small>::in_memory(geometry) else { return 0 };
-    let mut recorded = 0;
-    while channel.record(1, &[&[7; 600]]) == Outcome::Recorded {
-        recorded += 1;
-    }
+pub extern "C" fn ends_with_a_commit() -> bool {
+    append() == Some(2)
+}
+
+/// Appends until events are refused. Returns whether they were, and some were not.
+#[unsafe(no_mangle)]
+pub extern "C" fn ends_with_a_refusal() -> bool {
+    append_until_full().is_some_and(|recorded| recorded > 2)
+}
+
+fn channel() -> Option<Channel<Small>> {
+    Channel::in_memory(Geometry { buffers: 256, sub_buffer: 4096, sub_buffers: 2, fallback: 0 }).ok()
+}
+
+fn append() -> Option<usize> {
+    let channel = channel()?;
+    Some((0..2).filter(|_| channel.record(1, &[&[7; 600]]) == Outcome::Recorded).count())
+}
+
+fn append_until_full() -> Option<usize> {
+    let channel = channel()?;
+    let recorded = (0..1000).take_while(|_| channel.record(1, &[&[7; 600]]) == Outcome::Recorded).count();
     // The first that is refused closes the last sub-buffer, by another sequence; this one finds it closed, and is refused only.
-    let last = channel.record(1, &[&[7; 600]]);
-    if last == Outcome::Full { recorded } else { 0 }
+    (channel.record(1, &[&[7; 600]]) == Outcome::Full).then_some(recorded)
 }
