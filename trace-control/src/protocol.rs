@@ -331,7 +331,10 @@ pub struct Tracepoint {
     pub on: bool,
     /// Whether it may fire in signal handlers and allocators.
     pub reentrant: bool,
-    /// Its probes. None: nothing can be recorded.
+    /// Whether what it records becomes known when it is hit first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unhit: bool,
+    /// Its probes. None: nothing can be recorded, unless it is `unhit`.
     pub probes: Vec<Probe>,
 }
 

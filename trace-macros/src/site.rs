@@ -34,7 +34,7 @@ impl Site<'_> {
         let line = quote_spanned!(self.at=> ::core::line!());
         let items = quote! {
             #gate_section
-            static __RINGTRACE_GATE: __rt::Gate = __rt::Gate::new();
+            static __RINGTRACE_GATE: __rt::Gate = __rt::Gate::of_site();
 
             #collected
             static __RINGTRACE_TRACEPOINT: __rt::TracepointDescriptor = __rt::TracepointDescriptor {

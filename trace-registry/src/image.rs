@@ -23,7 +23,7 @@ use crate::probe::{Entry, ProbeDescriptor, Target};
 use crate::read_side::{self, State};
 use crate::registry;
 use crate::sync::{AtomicBool, Ordering};
-use crate::sys::ThreadBlock;
+use crate::sys::{self, ThreadBlock};
 use crate::tracepoint::TracepointDescriptor;
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -62,7 +62,7 @@ impl Text {
 }
 
 /// Type of the note that leads to an [`Image`]. Another form of it has another number.
-pub const NOTE_KIND: u32 = 2;
+pub const NOTE_KIND: u32 = 3;
 /// Its name.
 pub const NOTE_NAME: &[u8] = b"Ringtrace";
 
@@ -77,6 +77,8 @@ pub struct Build {
     pub layout: u64,
     /// Whether panics of probes are contained.
     pub contains_panics: bool,
+    /// Whether it declares that it is a probe module.
+    pub is_module: bool,
 }
 
 impl Build {
@@ -87,15 +89,18 @@ impl Build {
             compiler: IMAGE.compiler.as_str().to_owned(),
             layout: IMAGE.layout,
             contains_panics: CONTAINS_PANICS,
+            is_module: !RINGTRACE_MODULES_0_1_0.is_empty(),
         }
     }
 
     /// From the description of a note. `None`: it is not whole.
     pub fn of_note(description: &[u8]) -> Option<Build> {
         let number = |at: usize| Some(u64::from_ne_bytes(description.get(at..at + 8)?.try_into().ok()?));
-        let mut texts = description.get(24..)?.split(|byte| *byte == 0);
+        // From the one place to the other lie as many declarations as there are.
+        let is_module = number(24)? != number(32)?;
+        let mut texts = description.get(40..)?.split(|byte| *byte == 0);
         let mut text = || core::str::from_utf8(texts.next()?).ok().map(str::to_owned);
-        Some(Build { version: text()?, compiler: text()?, layout: number(8)?, contains_panics: number(16)? != 0 })
+        Some(Build { version: text()?, compiler: text()?, layout: number(8)?, contains_panics: number(16)? != 0, is_module })
     }
 }
 
@@ -132,6 +137,9 @@ pub struct Contents {
     pub module: Option<ModuleInfo>,
     /// Its run time, if it has one.
     pub runtime: Option<&'static Runtime>,
+    /// Returns how many of its probes became known since it was loaded: those of sites that were hit for the first time, where the
+    /// linker does not collect them.
+    pub hits: fn() -> usize,
 }
 
 impl Contents {
@@ -145,7 +153,7 @@ impl Contents {
 
 pub(crate) const LAYOUT: u64 = hash(
     SEED,
-    "image 2",
+    "image 3",
     &[
         size_of::<Image>() as u64,
         size_of::<Contents>() as u64,
@@ -178,6 +186,7 @@ pub static IMAGE: Image = Image {
         each_probe: |each| registry::probes().for_each(each),
         module: RINGTRACE_MODULES_0_1_0.first().copied(),
         runtime: RINGTRACE_RUNTIMES_0_1_0.first(),
+        hits: sys::hits,
     },
     state: &read_side::STATE,
     set_runtime: closure::set_runtime,

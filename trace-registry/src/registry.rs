@@ -5,10 +5,9 @@ use crate::probe::ProbeDescriptor;
 use crate::state_dump::StateDumpDescriptor;
 use crate::sys;
 use crate::tracepoint::TracepointDescriptor;
-use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use once_cell::race::OnceBox;
 
 // The names carry the version: two versions of this crate in one program have sections of their own. `cargo xtask tidy` holds
 // them to the workspace's version.
@@ -35,26 +34,18 @@ pub fn tracepoints() -> &'static [TracepointDescriptor] {
     &RINGTRACE_TRACEPOINTS_0_1_0
 }
 
-/// Returns every probe, in the linker's order; those of traced functions and ad-hoc events last.
+/// Returns every probe, in the linker's order; those of traced functions and ad-hoc events last. On other systems than x86-64 and
+/// aarch64 Linux the latter are those that were hit until now.
 pub fn probes() -> impl Iterator<Item = &'static ProbeDescriptor> + Clone {
     RINGTRACE_PROBES_0_1_0.iter().chain(inferred())
 }
 
-/// The probes of [sites](crate::site), made at the first call.
-fn inferred() -> &'static [ProbeDescriptor] {
-    static MADE: OnceBox<Vec<ProbeDescriptor>> = OnceBox::new();
-    MADE.get_or_init(|| {
-        let mut probes: Vec<ProbeDescriptor> = Vec::new();
-        for describe in sys::collected() {
-            let new = describe();
-            let identity = |p: &ProbeDescriptor| (core::ptr::from_ref((p.tracepoint)()), (p.function)());
-            // The compiler may have copied the code of an emitter.
-            if !probes.iter().any(|known| identity(known) == identity(&new)) {
-                probes.push(new);
-            }
-        }
-        Box::new(probes)
-    })
+/// The probes of [sites](crate::site).
+fn inferred() -> Vec<&'static ProbeDescriptor> {
+    let mut known = BTreeSet::new();
+    let identity = |p: &ProbeDescriptor| (core::ptr::from_ref((p.tracepoint)()).addr(), (p.function)().addr());
+    // The compiler may have copied the code of an emitter.
+    sys::collected().filter(|probe| known.insert(identity(probe))).collect()
 }
 
 /// Two probes that go by one name.

@@ -86,6 +86,23 @@ impl Gate {
         Gate(AtomicPtr::new(ptr::null_mut()))
     }
 
+    /// The gate of a [site](crate::site): closed, or leading to its emitter, where that makes itself known when it is hit first.
+    pub const fn of_site() -> Gate {
+        Gate(AtomicPtr::new(if sys::IS_LINKED { ptr::null_mut() } else { UNHIT }))
+    }
+
+    /// Whether nobody knows yet what the site behind it records: no list was published, and it was not hit.
+    pub fn is_unhit(&self) -> bool {
+        // Relaxed: a number, and nothing behind it.
+        !sys::IS_LINKED && self.0.load(Ordering::Relaxed) == UNHIT
+    }
+
+    /// Closes it, if that is so.
+    pub fn close_unhit(&self) {
+        // Relaxed: as above; a list that was published meanwhile stays.
+        let _ = self.0.compare_exchange(UNHIT, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Whether a probe is attached.
     ///
     /// # Signal safety
@@ -103,13 +120,17 @@ impl Gate {
         // Acquire: orders the list's content after its publication. Pairs with the AcqRel swap in `publish`.
         //  - If the reader sees the new list, it sees all of it.
         //  - If it sees the old one, TP-1 keeps that alive until this reader leaves.
-        self.0.load(Ordering::Acquire)
+        without_mark(self.0.load(Ordering::Acquire))
     }
 
-    /// Puts `list` in place of the current one, and returns that. Null closes the gate.
+    /// Puts `list` in place of the current one, and returns that. Null closes the gate; one that [nobody has hit](Self::is_unhit) stays
+    /// as it is then.
     pub fn publish(&self, list: *mut Entry) -> *mut Entry {
+        if list.is_null() && self.is_unhit() {
+            return list;
+        }
         // AcqRel: Release for the new list's content (pairs with `list`), Acquire for the old one's, which the writer reads.
-        self.0.swap(list, Ordering::AcqRel)
+        without_mark(self.0.swap(list, Ordering::AcqRel))
     }
 }
 
@@ -120,6 +141,15 @@ pub struct Location {
     pub file: &'static str,
     /// Line, from 1.
     pub line: u32,
+}
+
+/// What the gate of a site holds that was not hit yet, in place of a list.
+const UNHIT: *mut Entry = ptr::without_provenance_mut(1);
+
+/// A list; null where there is none.
+#[inline(always)]
+fn without_mark(list: *mut Entry) -> *mut Entry {
+    if !sys::IS_LINKED && list == UNHIT { ptr::null_mut() } else { list }
 }
 
 impl core::fmt::Display for Location {

@@ -16,6 +16,7 @@ use crate::recording::Recording;
 use crate::rule::Rule;
 use crate::state;
 use arc_swap::ArcSwap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 use trace_registry::closure::Attached;
@@ -77,14 +78,17 @@ pub(crate) fn recordings() -> Arc<Vec<Arc<Recording>>> {
 }
 
 pub(crate) fn control() -> MutexGuard<'static, Control> {
-    rcu::lock(CONTROL.get())
+    let mut control = rcu::lock(CONTROL.get());
+    control.look_again();
+    control
 }
 
-/// Ticks the aggregations, unless somebody has the control lock just now; for the consumer's thread, often.
-pub(crate) fn tick_aggregations(now: Instant) {
+/// Takes in what became known, and ticks the aggregations, unless somebody has the control lock just now; for the consumer's
+/// thread, often.
+pub(crate) fn tick(now: Instant) {
     match CONTROL.get().try_lock() {
-        Ok(mut control) => control.tick_aggregations(now),
-        Err(TryLockError::Poisoned(control)) => control.into_inner().tick_aggregations(now),
+        Ok(mut control) => control.tick(now),
+        Err(TryLockError::Poisoned(control)) => control.into_inner().tick(now),
         Err(TryLockError::WouldBlock) => {}
     }
 }
@@ -185,6 +189,11 @@ impl Control {
         rcu::retire(Box::new(aggregation.clone()));
     }
 
+    fn tick(&mut self, now: Instant) {
+        self.look_again();
+        self.tick_aggregations(now);
+    }
+
     /// Opens the next second of their limits, and ends those whose time has come.
     fn tick_aggregations(&mut self, now: Instant) {
         let over: Vec<_> = self.aggregations.iter().filter(|a| a.tick(now)).cloned().collect();
@@ -234,6 +243,19 @@ impl Control {
     /// Takes in what an image declares: rules that match it apply at once.
     pub(crate) fn add_image(&mut self, image: &'static Image, contents: &Contents) {
         let changed = catalogue::add(image, contents);
+        self.took_in(&changed);
+    }
+
+    /// Takes in the probes of sites that were hit for the first time.
+    fn look_again(&mut self) {
+        let changed = catalogue::look_again();
+        if !changed.is_empty() {
+            self.took_in(&changed);
+        }
+    }
+
+    /// Makes rules apply to tracepoints that have new gates or probes.
+    fn took_in(&mut self, changed: &BTreeSet<usize>) {
         // What panicked, and is another build now, may try again.
         self.detached.retain(|d| probes().any(|p| std::ptr::from_ref(p.probe).addr() == *d && has_panicked(p)));
         let is_new = |p: &NamedProbe| changed.contains(&catalogue::key(p.tracepoint));
@@ -316,13 +338,13 @@ pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()>
         }
         Match::NoneByGlob => {
             let unprobed = unprobed(rule);
-            if unprobed.is_empty() && !state::is_taken(rule) {
+            if unprobed.is_empty() && !waits_for_a_hit(rule, warnings) && !state::is_taken(rule) {
                 warnings.push(format!("`{}` matches no probe", rule.glob));
             }
             warnings.extend(unprobed);
             Ok(())
         }
-        Match::NoneByName { .. } if names_a_function(rule) || state::is_taken(rule) => Ok(()),
+        Match::NoneByName { .. } if names_a_function(rule) || waits_for_a_hit(rule, warnings) || state::is_taken(rule) => Ok(()),
         Match::NoneByName { near } => {
             let name = rule.glob.as_str().to_owned();
             Err(Error::from(Kind::UnknownName { name, near, unprobed: unprobed(rule).into_iter().next() }))
@@ -342,10 +364,35 @@ fn names_a_function(rule: &mut Rule) -> bool {
     true
 }
 
+/// Whether a rule means traced functions or ad-hoc events whose probes become known when they are hit first. It takes them then.
+fn waits_for_a_hit(rule: &mut Rule, warnings: &mut Vec<String>) -> bool {
+    let sites = sites();
+    let unhit = sites.iter().filter(|s| s.is_unhit()).map(|s| s.tracepoint);
+    // Names of events lie below that of their function.
+    let found = ["", "::entry", "::exit", "::poll::entry", "::poll::exit"].into_iter().find_map(|phase| {
+        let stem = Glob::new(rule.glob.as_str().strip_suffix(phase)?);
+        match registry::find(&stem, unhit.clone(), |t| t.name.to_string()) {
+            Match::Some(found) => Some((found, phase)),
+            _ => None,
+        }
+    });
+    let Some((found, phase)) = found else { return false };
+    for tracepoint in &found {
+        warnings
+            .push(format!("{} appears at its first hit, on this system, and is recorded from the next one on", tracepoint.name));
+    }
+    if rule.glob.is_exact() {
+        let is_event = found[0].signature.starts_with("event!(");
+        let phase = if phase.is_empty() && !is_event { "::*" } else { phase };
+        rule.glob = Glob::new(&format!("{}{phase}", found[0].name));
+    }
+    true
+}
+
 /// What to do about tracepoints that a rule means but that have no probe.
 fn unprobed(rule: &Rule) -> Vec<String> {
     let sites = sites();
-    let unprobed: Vec<_> = sites.iter().filter(|s| s.probes.is_empty()).map(|s| s.tracepoint).collect();
+    let unprobed: Vec<_> = sites.iter().filter(|s| s.probes.is_empty() && !s.is_unhit()).map(|s| s.tracepoint).collect();
     match registry::find(&rule.glob, unprobed.into_iter(), |t| t.name.to_string()) {
         Match::Some(tracepoints) => tracepoints
             .into_iter()

@@ -13,7 +13,7 @@
 use crate::per_image::PerImage;
 use crate::rcu::lock;
 use arc_swap::ArcSwap;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use trace_registry::abi::Types;
@@ -65,7 +65,12 @@ impl Site {
 
     /// Whether any is on; for who holds the control lock.
     pub(crate) fn is_on(&self) -> bool {
-        self.gates.iter().any(|(_, gate)| gate.is_on())
+        self.gates.iter().any(|(_, gate)| !gate.list().is_null())
+    }
+
+    /// Whether its probes become known when it is hit first; for who holds the control lock.
+    pub(crate) fn is_unhit(&self) -> bool {
+        self.probes.is_empty() && self.gates.iter().any(|(_, gate)| gate.is_unhit())
     }
 }
 
@@ -97,6 +102,8 @@ struct Loaded {
     /// By index of `Catalogue::declared`.
     tracepoints: Vec<(usize, &'static Gate)>,
     probes: Vec<(usize, &'static NamedProbe)>,
+    /// What [`Contents::hits`] was when they were taken in.
+    hits: usize,
 }
 
 static CATALOGUE: PerImage<Mutex<Catalogue>> = PerImage::new(|| Mutex::new(Catalogue::of_process()));
@@ -133,6 +140,15 @@ pub(crate) fn add(image: &'static Image, contents: &Contents) -> BTreeSet<usize>
     let changed =
         with(|c| if c.images.iter().any(|i| std::ptr::eq(i.image, image)) { BTreeSet::new() } else { c.add(image, contents) });
     SITES.get().store(Arc::new(with(Catalogue::sites)));
+    changed
+}
+
+/// Takes in the probes that became known since; the caller holds the control lock. Returns the tracepoints that have new ones.
+pub(crate) fn look_again() -> BTreeSet<usize> {
+    let changed = with(Catalogue::look_again);
+    if !changed.is_empty() {
+        SITES.get().store(Arc::new(with(Catalogue::sites)));
+    }
     changed
 }
 
@@ -208,27 +224,52 @@ impl Catalogue {
 
     fn add(&mut self, image: &'static Image, contents: &Contents) -> BTreeSet<usize> {
         let is_program = self.images.is_empty();
-        let mut loaded = Loaded { image, tracepoints: Vec::new(), probes: Vec::new() };
-        let mut by_gate: HashMap<usize, usize> = HashMap::new();
-        let at = |gate: &Gate| std::ptr::from_ref(gate).addr();
-        for other in &self.images {
-            by_gate.extend(other.tracepoints.iter().map(|(index, gate)| (at(gate), *index)));
-        }
+        let mut loaded = Loaded { image, tracepoints: Vec::new(), probes: Vec::new(), hits: 0 };
         for tracepoint in contents.tracepoints {
             let index = self.declare(tracepoint, is_program, &loaded);
-            by_gate.insert(at(tracepoint.gate), index);
             loaded.tracepoints.push((index, tracepoint.gate));
         }
+        let declared: BTreeSet<_> = loaded.tracepoints.iter().map(|(i, _)| key(self.declared[*i].tracepoint)).collect();
+        self.images.push(loaded);
+        &declared | &self.add_probes(self.images.len() - 1, contents)
+    }
+
+    /// Takes in the probes of an image, by index, that it has not taken in yet. Returns their tracepoints.
+    fn add_probes(&mut self, of: usize, contents: &Contents) -> BTreeSet<usize> {
+        // Before the probes: what is hit meanwhile is found the next time.
+        self.images[of].hits = (contents.hits)();
+        let at = |gate: &Gate| std::ptr::from_ref(gate).addr();
+        let gates = self.images.iter().flat_map(|i| &i.tracepoints).map(|(index, gate)| (at(gate), *index));
+        let by_gate: HashMap<usize, usize> = gates.collect();
+        let image = std::ptr::from_ref(self.images[of].image).addr();
+        let own = |(index, named): &(usize, &NamedProbe)| {
+            let functions: Vec<_> = lock(&named.functions).iter().filter(|(of, _)| *of == image).map(|(_, f)| *f).collect();
+            functions.into_iter().map(|function| (*index, function)).collect::<Vec<_>>()
+        };
+        let known: HashSet<(usize, usize)> = self.images[of].probes.iter().flat_map(own).collect();
+        let mut changed = BTreeSet::new();
         for probe in contents.probes() {
-            if let Some(index) = by_gate.get(&at((probe.tracepoint)().gate)) {
-                let named = self.intern(probe, *index, is_program);
-                lock(&named.functions).push((std::ptr::from_ref(image).addr(), (probe.function)().expose_provenance()));
-                loaded.probes.push((*index, named));
+            let Some(index) = by_gate.get(&at((probe.tracepoint)().gate)) else { continue };
+            let function = (probe.function)().expose_provenance();
+            if !known.contains(&(*index, function)) {
+                let named = self.intern(probe, *index, of == 0);
+                lock(&named.functions).push((image, function));
+                self.images[of].probes.push((*index, named));
+                changed.insert(key(self.declared[*index].tracepoint));
             }
         }
-        let changed = loaded.tracepoints.iter().map(|(i, _)| *i).chain(loaded.probes.iter().map(|(i, _)| *i));
-        let changed = changed.map(|i| key(self.declared[i].tracepoint)).collect();
-        self.images.push(loaded);
+        changed
+    }
+
+    fn look_again(&mut self) -> BTreeSet<usize> {
+        let mut changed = BTreeSet::new();
+        for of in 0..self.images.len() {
+            if let Some(contents) = self.images[of].image.contents() {
+                if (contents.hits)() != self.images[of].hits {
+                    changed.extend(self.add_probes(of, &contents));
+                }
+            }
+        }
         changed
     }
 

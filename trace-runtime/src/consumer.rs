@@ -276,7 +276,7 @@ impl Consumer {
             }
             fullness = fullness.max(session.round(cut || is_source).fullness);
         }
-        attach::tick_aggregations(Instant::now());
+        attach::tick(Instant::now());
         if trigger::look_for_signals() {
             longest = TRIGGERED;
         }

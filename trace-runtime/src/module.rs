@@ -91,12 +91,7 @@ impl Module {
         let library = Library::open(&path).map_err(refused)?;
         let (image, code) = library.image().ok_or_else(nothing)?;
         let contents = image.contents().ok_or_else(|| refused("it was built otherwise than the program".into()))?;
-        let info = contents.module.ok_or_else(|| {
-            refused(
-                "it is no probe module: it has no `ringtrace::probe_module!`, so that its tracepoints and probes were its own"
-                    .into(),
-            )
-        })?;
+        let info = contents.module.ok_or_else(|| refused(NO_MODULE.into()))?;
         if let Some(other) = modules.iter().find(|m| std::ptr::eq(m.0.place.image, image) || m.name() == info.name) {
             let why = format!(
                 "a module called {} is loaded already: version {}, from {}; unload it first",
@@ -191,7 +186,10 @@ impl Module {
 /// Bytes of code that a probe's function is taken to have at most.
 const LONGEST: usize = 4096;
 
-/// Whether what made an image made this program (IM-1).
+const NO_MODULE: &str =
+    "it is no probe module: it has no `ringtrace::probe_module!`, so that its tracepoints and probes were its own";
+
+/// Whether what made an image made this program (IM-1), and made it a module.
 fn check_build(theirs: &Build, ours: &Build) -> std::result::Result<(), String> {
     if theirs.version != ours.version {
         let (theirs, ours) = (&theirs.version, &ours.version);
@@ -209,6 +207,9 @@ fn check_build(theirs: &Build, ours: &Build) -> std::result::Result<(), String> 
     if theirs.layout != ours.layout {
         let why = "its ringtrace was built in another configuration than the program's (`--cfg ringtrace_…`); build both alike";
         return Err(why.to_owned());
+    }
+    if !theirs.is_module {
+        return Err(NO_MODULE.to_owned());
     }
     if !theirs.contains_panics {
         let why = "a panic of its probes would end the program: enable the feature `module` of ringtrace in it";

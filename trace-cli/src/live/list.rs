@@ -103,7 +103,9 @@ fn show(out: &mut impl io::Write, tracepoint: &Tracepoint, hits: Option<&HashMap
     let reentrant = if tracepoint.reentrant { "  (reentrant)" } else { "" };
     writeln!(out, "{}  {}{reentrant}", tracepoint.name, tracepoint.location)?;
     writeln!(out, "    {}", tracepoint.signature)?;
-    if tracepoint.probes.is_empty() {
+    if tracepoint.unhit {
+        writeln!(out, "    appears at its first hit: then its fields are known, and rules apply to it")?;
+    } else if tracepoint.probes.is_empty() {
         writeln!(out, "    no probe is linked: nothing can be recorded")?;
     }
     for probe in &tracepoint.probes {

@@ -3,7 +3,8 @@
 //! The macro knows the names of the fields, the compiler their types. So the macro declares a [`Site`] (name, gate, names),
 //! and the traced code hands its values to one cold emitter per site and kind of event, [`record`](record()), which is generic over their
 //! types. The class of the event is made from those types at compile time. It is known before the first event: each emitter that
-//! is compiled puts the function that describes it into a linker section ([`collect`](crate::sys::collect)), where the [registry] finds it.
+//! is compiled puts the function that describes it into a linker section, where the [registry] finds it. Where linkers do not do that,
+//! an emitter notes that function when it is hit first ([`sys`](crate::sys)).
 //!
 //! | Room | Holds |
 //! | --- | --- |

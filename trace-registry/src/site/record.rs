@@ -4,9 +4,10 @@ use super::Site;
 use super::capture::{Captures, List};
 use crate::event::{Event, EventClass, NoEvent, check_event};
 use crate::field::{FieldClass, FieldDescriptor, Payload, Sizes, Step, Value};
-use crate::probe::{ErasedProbe, ProbeDescriptor};
+use crate::probe::{self, ErasedProbe, ProbeDescriptor};
 use crate::sys;
 use crate::tracepoint::emit;
+use core::cell::Cell;
 use core::marker::PhantomData;
 
 /// What of a site is recorded.
@@ -87,16 +88,29 @@ impl<K: Kind, C: Captures> Event for Record<K, C> {
 pub fn record<K: Kind, C: Captures>(values: C) {
     const { check_event(C::SIZES) };
     sys::collect::<Described<K, C>>();
-    let identity = identity::<K, C>();
-    emit(K::Site::descriptor().gate, |entry| {
-        // SI-1: entries of other kinds, and of other types in a generic function, are for other emitters.
-        if core::ptr::eq(entry.function(), identity) {
-            entry.run(|| Record::<K, C>(values, PhantomData));
-        }
-    });
+    let gate = K::Site::descriptor().gate;
+    if sys::IS_LINKED {
+        return emit(gate, |entry| _ = run::<K, C>(entry, values));
+    }
+    let has_run = Cell::new(false);
+    emit(gate, |entry| has_run.set(has_run.get() | run::<K, C>(entry, values)));
+    if !has_run.get() {
+        sys::hit::<Described<K, C>>(gate);
+    }
 }
 
-/// What a linker section holds of an emitter.
+/// Records an event by one entry, if that is of this emitter.
+#[inline(always)]
+fn run<K: Kind, C: Captures>(entry: &probe::Entry, values: C) -> bool {
+    // SI-1: entries of other kinds, and of other types in a generic function, are for other emitters.
+    let is_own = core::ptr::eq(entry.function(), identity::<K, C>());
+    if is_own {
+        entry.run(|| Record::<K, C>(values, PhantomData));
+    }
+    is_own
+}
+
+/// What is [collected](sys::collect) of an emitter.
 pub(super) struct Described<K, C>(PhantomData<fn(K, C)>);
 
 impl<K: Kind, C: Captures> sys::Collected for Described<K, C> {

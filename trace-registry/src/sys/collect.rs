@@ -1,17 +1,15 @@
 //! What generic code declares, collected by the linker: a static of its own it cannot have, but an entry in a section.
+#![expect(unsafe_code, reason = "a section is written from assembly, and read between its bounds")]
 
-#![cfg_attr(
-    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
-    expect(unsafe_code, reason = "a section is written from assembly, and read between its bounds")
-)]
-
+use super::Collected;
 use crate::probe::ProbeDescriptor;
+use crate::tracepoint::Gate;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use once_cell::race::OnceBox;
 
-/// Something that is described in a section.
-pub(crate) trait Collected {
-    /// Describes it.
-    fn describe() -> ProbeDescriptor;
-}
+/// The program knows all emitters from its beginning.
+pub(crate) const IS_LINKED: bool = true;
 
 type Describe = fn() -> ProbeDescriptor;
 
@@ -20,8 +18,7 @@ type Describe = fn() -> ProbeDescriptor;
 /// An entry may be there more than once: the compiler may copy the code that stands around it.
 #[inline(always)]
 pub(crate) fn collect<T: Collected>() {
-    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    // SAFETY: no instruction at all; the section has entries of 8 bytes only, which `collected` reads as such.
+    // SAFETY: no instruction at all; the section has entries of 8 bytes only, which `entries` reads as such.
     unsafe {
         core::arch::asm!(
             ".pushsection ringtrace_sites_0_1_0, \"awR\", @progbits",
@@ -34,10 +31,23 @@ pub(crate) fn collect<T: Collected>() {
     }
 }
 
-/// The entries, of the program or of the shared object that this code is linked into.
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+/// Nothing is left to be noted.
+#[inline(always)]
+pub(crate) fn hit<T: Collected>(_: &Gate) {}
+
+/// Returns 0: nothing becomes known after the beginning.
+pub(crate) fn hits() -> usize {
+    0
+}
+
+/// What was described, in the program or the shared object that this code is linked into; some of it more than once.
+pub(crate) fn collected() -> impl Iterator<Item = &'static ProbeDescriptor> {
+    static MADE: OnceBox<Vec<ProbeDescriptor>> = OnceBox::new();
+    MADE.get_or_init(|| Box::new(entries().map(|describe| describe()).collect())).iter()
+}
+
 #[inline(never)]
-pub(crate) fn collected() -> impl Iterator<Item = Describe> {
+fn entries() -> impl Iterator<Item = Describe> {
     unsafe extern "C" {
         #[link_name = "__start_ringtrace_sites_0_1_0"]
         static START: [*const (); 0];
@@ -59,10 +69,4 @@ pub(crate) fn collected() -> impl Iterator<Item = Describe> {
     // SAFETY: the linker puts these symbols around the section, which holds zeroes and addresses of such functions only.
     let entries = unsafe { core::slice::from_raw_parts(start, length) };
     entries.iter().copied().flatten()
-}
-
-/// Other systems have no such section.
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub(crate) fn collected() -> impl Iterator<Item = Describe> {
-    core::iter::empty()
 }

@@ -22,6 +22,9 @@ core::arch::global_asm!(
     "66: .quad {image} - 66b",
     ".quad {layout}",
     ".quad {contains_panics}",
+    // To the first declaration of a module, and behind the last, as if both stood here.
+    ".quad __start_linkme_RINGTRACE_MODULES_0_1_0 - 66b",
+    ".quad __stop_linkme_RINGTRACE_MODULES_0_1_0 - 66b",
     concat!(".asciz \"", env!("CARGO_PKG_VERSION"), "\""),
     concat!(".asciz \"", env!("RINGTRACE_COMPILER"), "\""),
     "77: .balign 4",

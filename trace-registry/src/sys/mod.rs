@@ -5,7 +5,12 @@
 //! | x86-64 Linux | `linux_x86_64.rs` | initial-exec thread-local storage, reached from assembly | rseq(2) |
 //! | all others, and `--cfg ringtrace_portable` | `portable.rs` | `thread_local!`, constant and without destructor | none: [`count_on_cpu`] declines |
 //!
-//! `collect` puts what generic code declares into a section, on x86-64 and aarch64 Linux.
+//! What generic code declares (the emitters of [sites](crate::site)) is collected so:
+//!
+//! | Target | File | By |
+//! | --- | --- | --- |
+//! | x86-64 and aarch64 Linux | `collect.rs` | an entry in a section: known from the beginning |
+//! | all others, and `--cfg ringtrace_portable` | `first_hit.rs` | a note in a table, by who is hit first |
 //!
 //! # Signal safety
 //!
@@ -23,8 +28,20 @@ mod portable;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable))))]
 pub use portable::*;
 
+/// Something that generic code declares.
+pub(crate) trait Collected {
+    /// Describes it.
+    fn describe() -> crate::probe::ProbeDescriptor;
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable)))]
 mod collect;
-pub(crate) use collect::{Collected, collect, collected};
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable)))]
+pub(crate) use collect::{IS_LINKED, collect, collected, hit, hits};
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable))))]
+mod first_hit;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable))))]
+pub(crate) use first_hit::{IS_LINKED, collect, collected, hit, hits};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod images;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

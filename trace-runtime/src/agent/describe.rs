@@ -60,6 +60,7 @@ pub(super) fn listing() -> words::Listing {
                 location: tracepoint.location.to_string(),
                 on: site.is_on(),
                 reentrant: tracepoint.reentrant,
+                unhit: site.is_unhit(),
                 probes,
             }
         })

@@ -81,18 +81,23 @@ fn examine(event: &str, found: &mut Findings) -> Option<&'static NamedProbe> {
 }
 
 fn no_probe(event: &str, found: &mut Findings) {
-    let tracepoints: Vec<_> = attach::sites().iter().map(|s| s.tracepoint).collect();
-    match registry::find(&Glob::new(event), tracepoints.into_iter(), |t| t.name.to_string()) {
-        Match::Some(tracepoints) => {
-            for tracepoint in tracepoints {
+    let sites = attach::sites();
+    match registry::find(&Glob::new(event), sites.iter(), |s| s.tracepoint.name.to_string()) {
+        Match::Some(sites) => {
+            for site in sites {
+                let tracepoint = site.tracepoint;
                 found.good("tracepoint", format!("{} is declared at {}", tracepoint.name, tracepoint.location));
+                if site.is_unhit() {
+                    let says = "it was not hit yet; on this system an event without a declaration appears at its first hit";
+                    found.add(Verdict::Note, "probe", says, "rules apply to it from then on");
+                    continue;
+                }
                 let says = "no probe for it is linked, so there is nothing to record";
                 let remedy = "name the crate that has it once (use storage_probes as _;), or declare it #[tracepoint(record)]";
                 found.add(Verdict::Bad, "probe", says, remedy);
             }
         }
         _ => {
-            let sites = attach::sites();
             let tracepoints = sites.iter().map(|s| s.tracepoint.name.to_string());
             let names = tracepoints.chain(attach::probes().map(|p| p.name.clone()));
             let near = if Glob::new(event).is_exact() { registry::near(event, names) } else { Vec::new() };
@@ -255,7 +260,7 @@ fn registered(found: &mut Findings) {
         found.good("tracepoints", format!("{tracepoints}, with {probes} probes"));
     }
     let sites = attach::sites();
-    let unprobed: Vec<_> = sites.iter().filter(|s| s.probes.is_empty()).map(|s| s.tracepoint).collect();
+    let unprobed: Vec<_> = sites.iter().filter(|s| s.probes.is_empty() && !s.is_unhit()).map(|s| s.tracepoint).collect();
     if let Some(first) = unprobed.first() {
         let mut says = format!("{} without a probe: nothing of them can be recorded:", unprobed.len());
         for tracepoint in unprobed.iter().take(NAMED) {

@@ -158,8 +158,13 @@ fn ahead_of_utc(seconds: i64) -> i64 {
         return REMEMBERED.load(Ordering::Relaxed);
     }
     let mut local = MaybeUninit::<libc::tm>::uninit();
+    let seconds = seconds as libc::time_t;
     // SAFETY: `localtime_r` writes `local` unless it returns null.
-    unsafe { if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() { 0 } else { local.assume_init().tm_gmtoff } }
+    let ahead = unsafe {
+        if libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() { 0 } else { local.assume_init().tm_gmtoff }
+    };
+    #[allow(clippy::useless_conversion, reason = "32 bits on some systems")]
+    ahead.into()
 }
 
 /// Offsets from UTC change at quarters of an hour only.

@@ -4,6 +4,18 @@
 #[ringtrace::tracepoint(record)]
 fn called(id: u64);
 
+/// What a file that is refused must not do.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn construct() {
+        if std::env::var_os("PLUGIN_SAYS_SO").is_some() {
+            println!("constructed");
+        }
+    }
+    construct
+};
+
 #[unsafe(no_mangle)]
 pub extern "C" fn call(id: u64) {
     called(id);
