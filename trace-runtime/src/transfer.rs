@@ -130,11 +130,13 @@ impl Transfer {
         let geometry = self.reader.geometry();
         let most = if last { u32::MAX } else { geometry.sub_buffers };
         let mut going: Vec<(u32, u32)> = (0..geometry.buffers).map(|buffer| (buffer, most)).collect();
-        // One sub-buffer of each in turn: where writers overwrite, the oldest of all go first.
-        while !going.is_empty() {
+        // The fullest go first: their writers are the next to overwrite, or to find no room.
+        while let Some(fullest) = going.iter().map(|(buffer, _)| self.reader.pending(*buffer)).max() {
             let mut next = Vec::with_capacity(going.len());
             for (buffer, most) in going {
-                if let Some(closes) = self.deliver_one(buffer, cut)? {
+                if self.reader.pending(buffer) + u64::from(geometry.sub_buffer) <= fullest {
+                    next.push((buffer, most)); // it can wait
+                } else if let Some(closes) = self.deliver_one(buffer, cut)? {
                     let most = if closes { most - 1 } else { 0 };
                     if most > 0 || last {
                         next.push((buffer, most));

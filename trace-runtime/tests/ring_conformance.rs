@@ -256,6 +256,37 @@ fn overwriting_keeps_the_newest_and_counts_the_rest_exactly() {
     for_each_config!(overwrite, true);
 }
 
+fn overtaken<C: Config>() {
+    if !has_sequences() || matches!(C::PLACEMENT, Placement::Global | Placement::MmCid) {
+        return; // in no ring, or in that of another concurrency ID now and then
+    }
+    let mut model = Model::<C>::new(geometry::<C>(4096, 8));
+    let mut random = Random(5);
+    let mut write = |sub_buffers| {
+        for _ in 0..sub_buffers * (4096 / 256) {
+            model.advance(10);
+            assert_eq!(model.record(2, &payload(2, 240, &mut random), &mut random), Outcome::Recorded);
+        }
+        model.channel.reader(Purpose::Snapshot).expect("a snapshot is always possible")
+    };
+    let (mut there, mut reader) = (write(40), write(0));
+    let buffer = (0..there.geometry().buffers).find(|buffer| there.pending(*buffer) > 0).expect("one is written");
+    let end = std::iter::from_fn(|| there.next(buffer, true)).last().expect("it is full").sequence;
+    let found = std::iter::from_fn(|| {
+        let packet = reader.next(buffer, true);
+        write(2); // twice as fast
+        packet
+    });
+    let found: Vec<u64> = found.map(|packet| packet.sequence).collect();
+    assert!(found.ends_with(&[end - 2, end - 1, end]), "{found:?}, {end}");
+}
+
+#[test]
+fn a_snapshot_that_writers_overtake_has_the_newest_without_a_hole() {
+    pin();
+    for_each_config!(overtaken, true);
+}
+
 fn backwards<C: Config>() {
     if C::CLOCK == ClockKind::None || C::PLACEMENT == Placement::MmCid {
         return;

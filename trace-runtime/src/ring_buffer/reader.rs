@@ -76,6 +76,17 @@ struct Cursor {
     delivered: u64,
     /// Snapshots: the writer's state when the reader was made.
     until: Option<Committed>,
+    /// Snapshots that have begun.
+    pace: Option<Pace>,
+}
+
+/// How fast a snapshot is, beside the writer that it may be overtaken by.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Number of the writer's sub-buffer when the snapshot began.
+    since: u64,
+    /// Sub-buffers that were copied.
+    copied: u64,
 }
 
 /// The writer's state: word and stamp of one commit.
@@ -379,8 +390,14 @@ impl Reader {
                 return None; // more than fits, where nothing is overwritten: the same
             }
             let live = CommitWord::load(&control.commit, Ordering::Acquire).position();
+            let newest = shape.sequence_of(live, cursor.sequence);
+            if self.purpose == Purpose::Snapshot {
+                cursor.pace.get_or_insert(Pace { since: newest, copied: 0 });
+            }
             if copies && !shape.is_intact(start, live) {
-                cursor.skip_to(shape.sequence_of(live, cursor.sequence).saturating_sub(shape.sub_buffers() - 1));
+                let oldest = newest.saturating_sub(shape.sub_buffers() - 1);
+                let left = shape.sequence_of(position, cursor.sequence).saturating_sub(oldest);
+                cursor.skip_to(oldest + cursor.pace.map_or(0, |pace| pace.lost_of(left, newest)));
                 continue;
             }
             let is_closed = ahead >= shape.sub_buffer();
@@ -454,6 +471,7 @@ impl Reader {
             cursor.counters = counters;
             if is_closed {
                 cursor.sequence += 1;
+                cursor.pace = cursor.pace.map(|pace| Pace { copied: pace.copied + 1, ..pace });
                 (cursor.offset, cursor.records, cursor.last_ns) = (0, 0, 0);
             } else {
                 (cursor.offset, cursor.records, cursor.last_ns) = (to, total, end_ns);
@@ -524,6 +542,19 @@ fn committed_by_now(control: &Control, shape: Shape) -> Committed {
     })
 }
 
+impl Pace {
+    /// Of `left` sub-buffers that are to be copied, how many the writer, now in that of number `newest`, will overwrite first.
+    /// They are given up at once: those behind them, the newest, are then without a hole.
+    fn lost_of(self, left: u64, newest: u64) -> u64 {
+        let opened = newest.saturating_sub(self.since);
+        if opened < 2 {
+            return 0; // it was about to enter the oldest when the snapshot began
+        }
+        // The reader may not have run for a while: it is taken to be half as fast at least.
+        left.saturating_mul(opened) / (opened + self.copied.max(opened / 2))
+    }
+}
+
 impl Cursor {
     fn new(memory: &Memory<'_>, buffer: u32, shape: Shape, purpose: Purpose) -> Cursor {
         let mut cursor = Cursor {
@@ -535,6 +566,7 @@ impl Cursor {
             counters: [0; COUNTERS],
             delivered: 0,
             until: None,
+            pace: None,
         };
         let (Some(control), Some(page)) = (memory.control(buffer), memory.consumed(buffer)) else { return cursor };
         let now = committed(control);
