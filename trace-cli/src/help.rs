@@ -1,8 +1,13 @@
 //! The command line as clap sees it, with its verbs in groups.
 
-use clap::{Command, CommandFactory as _, Subcommand as _};
+use clap::{ArgMatches, Command, CommandFactory as _, Subcommand as _};
 
 use crate::{Arguments, live, shell, traces};
+
+/// What this process was started with. Only who is to read about the verbs waits for their groups.
+pub(crate) fn matches() -> ArgMatches {
+    Arguments::command().try_get_matches().unwrap_or_else(|_| command().get_matches())
+}
 
 /// The whole command line.
 pub(crate) fn command() -> Command {

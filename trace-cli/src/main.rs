@@ -53,7 +53,7 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let matches = help::command().get_matches();
+    let matches = help::matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let common = &arguments.common;
     let done = match &arguments.verb {

@@ -8,6 +8,7 @@
 //! (`FILE?function=NAME#LLINE`, percent-encoded), a unit in a comment after its field (`/* unit: "B" */`).
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use crate::schema::{
     Base, Clock, EnvValue, EventClass, EventHeader, Field, FieldClass, Label, Schema, Source, StreamClass, Trace, VariantOption,
@@ -72,11 +73,11 @@ impl Format {
         }
     }
 
-    /// The section of one event class, to be appended.
-    pub fn event(self, class: &EventClass) -> String {
+    /// The sections of event classes, to be appended.
+    pub fn events(self, classes: &[EventClass]) -> String {
         match self {
-            Self::Ctf18 => event(class),
-            Self::Ctf2 => json::event(class),
+            Self::Ctf18 => sections(classes),
+            Self::Ctf2 => classes.iter().map(json::event).collect(),
         }
     }
 }
@@ -97,9 +98,7 @@ pub const SIGNATURE: &str = "/* CTF 1.8 */\n";
 /// The whole text: head and all event classes.
 pub fn write(schema: &Schema) -> String {
     let mut out = head(&schema.trace);
-    for class in schema.events() {
-        out.push_str(&event(class));
-    }
+    out.push_str(&sections(schema.events()));
     out
 }
 
@@ -137,10 +136,32 @@ pub fn head(trace: &Trace) -> String {
 
 /// The section of one event class, to be appended.
 pub fn event(class: &EventClass) -> String {
-    let mut out = String::from("\n");
-    out.push_str(SIGNATURE);
-    let _ =
-        write!(out, "event {{\n\tname = {};\n\tid = {};\n\tstream_id = {};\n", Quoted(&class.name), class.id, class.stream_id);
+    sections(std::slice::from_ref(class))
+}
+
+/// Whoever enables thousands of classes waits for their sections; of a class behind its twin, most is copied.
+fn sections(classes: &[EventClass]) -> String {
+    const EXPECTED: usize = 400;
+    let mut out = String::with_capacity(classes.len() * EXPECTED);
+    let mut before: Option<(&EventClass, Range<usize>)> = None;
+    for class in classes {
+        let EventClass { name, id, stream_id, .. } = class;
+        let _ = write!(out, "\n{SIGNATURE}event {{\n\tname = {};\n\tid = {id};\n\tstream_id = {stream_id};\n", Quoted(name));
+        let begin = out.len();
+        match before.filter(|(before, _)| before.is_twin(class)) {
+            Some((_, same)) => {
+                let same = out[same].to_owned();
+                out.push_str(&same);
+            }
+            None => rest_of_section(&mut out, class),
+        }
+        before = Some((class, begin..out.len()));
+    }
+    out
+}
+
+/// What is behind the stream.
+fn rest_of_section(out: &mut String, class: &EventClass) {
     if let Some(level) = class.level {
         let _ = writeln!(out, "\tloglevel = {};", level as u8);
     }
@@ -148,9 +169,8 @@ pub fn event(class: &EventClass) -> String {
         let _ = writeln!(out, "\tmodel.emf.uri = {};", Quoted(&uri(source)));
     }
     out.push_str("\tfields := ");
-    structure(&mut out, &class.fields, 1);
+    structure(out, &class.fields, 1);
     out.push_str(";\n};\n");
-    out
 }
 
 /// What texts are arrays of.
@@ -386,7 +406,7 @@ fn indent(out: &mut String, depth: usize) {
 }
 
 fn uri(source: &Source) -> String {
-    let mut out = String::new();
+    let mut out = String::with_capacity(source.file.len() + source.function.len() + 32);
     percent_encode(&mut out, &source.file);
     if !source.function.is_empty() {
         out.push_str("?function=");
@@ -397,13 +417,21 @@ fn uri(source: &Source) -> String {
 }
 
 fn percent_encode(out: &mut String, text: &str) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/:<>,&=()!@+;".contains(&byte) {
-            out.push(byte.into());
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
+    let stands = |byte: u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'/' | b':' | b'<' | b'>' | b',' | b'&' | b'=')
+            || matches!(byte, b'(' | b')' | b'!' | b'@' | b'+' | b';')
+    };
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|byte| !stands(byte)) {
+        // What stands for itself is ASCII, so a character begins here, all of whose bytes are written in this way.
+        let (before, from) = rest.split_at(at);
+        let (char, after) = from.split_at(from.chars().next().map_or(0, char::len_utf8));
+        out.push_str(before);
+        char.bytes().for_each(|byte| _ = write!(out, "%{byte:02X}"));
+        rest = after;
     }
+    out.push_str(rest);
 }
 
 /// A string literal.
@@ -414,7 +442,7 @@ impl core::fmt::Display for Quoted<'_> {
         f.write_char('"')?;
         let mut rest = self.0;
         // What stands for itself is written as it is, as long as it is.
-        while let Some(at) = rest.find(|char: char| char.is_ascii_control() || matches!(char, '"' | '\\')) {
+        while let Some(at) = rest.bytes().position(|byte| byte.is_ascii_control() || matches!(byte, b'"' | b'\\')) {
             f.write_str(&rest[..at])?;
             let char = char::from(rest.as_bytes()[at]);
             rest = &rest[at + 1..];

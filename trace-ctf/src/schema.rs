@@ -324,6 +324,14 @@ impl TryFrom<Parts> for Schema {
     }
 }
 
+impl EventClass {
+    /// Whether another class is the same in another stream class.
+    pub fn is_twin(&self, other: &EventClass) -> bool {
+        let EventClass { stream_id: _, id, name, level, source, fields } = self;
+        (id, name, level, source, fields) == (&other.id, &other.name, &other.level, &other.source, &other.fields)
+    }
+}
+
 impl Trace {
     /// Finds an environment entry that is a text.
     pub fn environment_str(&self, name: &str) -> Option<&str> {

@@ -52,6 +52,15 @@ impl EventIds {
         (next, true)
     }
 
+    /// Returns the ID of a class that has one.
+    pub fn find(&self, name: &str, level: Level, class: &EventClass) -> Option<u32> {
+        let is_it = |id: &&u32| {
+            let key = &self.classes[**id as usize];
+            key.level == level && (core::ptr::eq(key.class, class) || key.class == class)
+        };
+        self.by_name.get(name)?.iter().find(is_it).copied()
+    }
+
     /// Takes back the ID that was assigned last, because its class could not be described. Others stay.
     pub fn take_back(&mut self, id: u32) {
         if id as usize + 1 != self.classes.len() {

@@ -93,6 +93,8 @@ impl Glob {
         let (mut p, mut n, mut star) = (0, 0, None);
         while n < name.len() {
             match pattern.get(p) {
+                // What ends with a star stands for every end.
+                Some(b'*') if p + 1 == pattern.len() => return true,
                 Some(b'*') => {
                     star = Some((p, n));
                     p += 1;

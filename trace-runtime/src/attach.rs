@@ -114,9 +114,10 @@ impl Control {
     /// The same, for tracepoints that may have no probe.
     fn publish_sites(&mut self, concerns: impl Fn(&Site) -> bool) {
         let (sites, sessions) = (sites(), recordings());
-        let concerned = sites.iter().filter(|site| concerns(site));
-        let of_site = |site: &Site| site.gates().map(|gate| (gate, self.list(site, &sessions))).collect::<Vec<_>>();
-        let lists: Vec<_> = concerned.flat_map(of_site).collect();
+        let mut lists = Vec::new();
+        for site in sites.iter().filter(|site| concerns(site)) {
+            lists.extend(site.gates().map(|gate| (gate, self.list(site, &sessions))));
+        }
         let mut retired = 0;
         for (gate, list) in lists {
             let list = list.map_or(std::ptr::null_mut(), Box::into_raw);
@@ -139,9 +140,9 @@ impl Control {
             let mut wanted = false;
             let mut targets: Vec<Conditional> = Vec::new();
             for session in sessions.iter().filter(|s| s.is_recording()) {
-                if session.wants(named) {
+                if let Some(target) = session.place(named) {
                     wanted = true;
-                    targets.extend(session.target(named));
+                    targets.extend(target);
                 }
             }
             for (_, watch) in self.watched.iter().filter(|(probe, _)| *probe == address(named)) {

@@ -62,9 +62,12 @@ impl Channel {
         level: Level,
         class: &'static EventClass,
         least: usize,
-        describe: impl FnOnce(&[ctf::EventClass]) -> Result<()>,
+        describe: impl FnOnce(Vec<ctf::EventClass>) -> Result<()>,
     ) -> Result<u32> {
         self.check_class(class, least)?;
+        if let Some(id) = lock(&self.ids).find(name, level, class) {
+            return Ok(id);
+        }
         let key = EventKey { name: name.to_owned(), level, class };
         self.assign(std::iter::once(key), describe).map(|ids| ids[0])
     }
@@ -81,7 +84,7 @@ impl Channel {
     pub(crate) fn assign(
         &self,
         keys: impl Iterator<Item = EventKey>,
-        describe: impl FnOnce(&[ctf::EventClass]) -> Result<()>,
+        describe: impl FnOnce(Vec<ctf::EventClass>) -> Result<()>,
     ) -> Result<Vec<u32>> {
         // Held until the classes are described: nobody else may use their IDs before (JR-1).
         let mut ids = lock(&self.ids);
@@ -97,7 +100,7 @@ impl Channel {
             }
         }
         if !descriptions.is_empty() {
-            if let Err(error) = describe(&descriptions) {
+            if let Err(error) = describe(descriptions) {
                 new.into_iter().rev().for_each(|id| ids.take_back(id));
                 return Err(error);
             }

@@ -91,7 +91,7 @@ impl Delivery {
         if self.keeping.is_some() {
             return Ok(());
         }
-        self.describe(&[metadata::not_kept()])?;
+        self.describe(vec![metadata::not_kept()])?;
         let mut sieve = Sieve::new(Box::new(Elsewhere::default()), kept.clone(), &self.trace, &self.classes, None)?;
         sieve.put_before(std::mem::replace(&mut self.transfer.sink, Box::new(Elsewhere::default())));
         self.transfer.sink = Box::new(sieve);
@@ -113,12 +113,19 @@ impl Delivery {
     }
 
     /// Describes new event classes; before they are used anywhere (JR-1).
-    pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
-        if let Some(journal) = &mut self.journal {
-            journal.describe(classes)?;
+    ///
+    /// # Errors
+    ///
+    /// Journal or output failed: neither has any of them.
+    pub(crate) fn describe(&mut self, mut classes: Vec<ctf::EventClass>) -> Result<()> {
+        let written = self.journal.as_mut().map(|journal| journal.describe(&classes)).transpose()?;
+        if let Err(error) = self.transfer.sink.describe(&classes) {
+            // Their IDs may become those of others.
+            self.journal.iter_mut().zip(written).for_each(|(journal, written)| journal.take_back(written));
+            return Err(error);
         }
-        self.classes.extend_from_slice(classes);
-        self.transfer.sink.describe(classes)
+        self.classes.append(&mut classes);
+        Ok(())
     }
 
     /// What describes a snapshot: the trace, its classes, and the names of threads.

@@ -94,10 +94,11 @@ impl Consumer {
         self.read = length;
         let is_new = |class: &&ctf::EventClass| !self.described.contains(&(class.stream_id, class.id));
         let new: Vec<ctf::EventClass> = schema.events().iter().filter(is_new).cloned().collect();
+        let described: Vec<_> = new.iter().map(|class| (class.stream_id, class.id)).collect();
         if !new.is_empty() {
-            self.delivery.describe(&new)?;
+            self.delivery.describe(new)?;
         }
-        self.described.extend(new.iter().map(|class| (class.stream_id, class.id)));
+        self.described.extend(described);
         Ok(())
     }
 

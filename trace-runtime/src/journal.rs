@@ -1,6 +1,6 @@
 //! The metadata journal: a file beside the rings from which they can be read without the process.
 //!
-//! A journal is a sequence of frames, appended and never changed:
+//! A journal is a sequence of frames, appended and, once what they describe is published, never changed:
 //!
 //! ```text
 //!  offset  size  field, little-endian
@@ -24,6 +24,7 @@ use crate::sys::memory::Mapping;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use trace_ctf::schema as ctf;
@@ -86,16 +87,27 @@ pub(crate) struct Journal {
     is_mapped: bool,
 }
 
+/// Where in a journal the last descriptions begin.
+pub(crate) struct Written(u64);
+
 impl Journal {
     /// `is_mapped`: it is in core dumps.
     pub(crate) fn new(file: OwnFile, path: &Path, trace: &ctf::Trace, origin: &Origin, is_mapped: bool) -> Result<Journal> {
         let mut journal = Journal { file: Appended::new(file), path: path.to_owned(), mapping: None, is_mapped };
-        journal.append(|frames| frame(frames, TRACE, trace).and_then(|()| frame(frames, ORIGIN, origin)))?; // JR-3
+        journal.append(|frames| frame(frames, TRACE, json(trace)).and_then(|()| frame(frames, ORIGIN, json(origin))))?; // JR-3
         Ok(journal)
     }
 
-    pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
-        self.append(|frames| classes.iter().try_for_each(|class| frame(frames, EVENT, class)))
+    /// Returns what [`take_back`](Self::take_back) needs.
+    pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<Written> {
+        let written = Written(self.file.len());
+        self.append(|frames| event_classes(frames, classes))?;
+        Ok(written)
+    }
+
+    /// Takes back the last descriptions: nothing that they describe was published (JR-1).
+    pub(crate) fn take_back(&mut self, Written(len): Written) {
+        self.file.shorten(len);
     }
 
     /// Frames are written together, so that a kill leaves at most one partial frame at the end.
@@ -110,13 +122,48 @@ impl Journal {
     }
 }
 
+/// Adds the frames of event classes. Whoever enables thousands waits for them; of a class behind its twin, most is copied.
+fn event_classes(frames: &mut Vec<u8>, classes: &[ctf::EventClass]) -> serde_json::Result<()> {
+    const EXPECTED: usize = 400;
+    // The first member, with its value behind it.
+    const STREAM: &[u8] = br#"{"stream_id":"#;
+    frames.reserve(classes.len() * EXPECTED);
+    let mut before: Option<(&ctf::EventClass, Range<usize>)> = None;
+    for class in classes {
+        let twin = before.filter(|(before, same)| before.is_twin(class) && !same.is_empty());
+        let begin = frames.len() + HEADER;
+        frame(frames, EVENT, |frames| match &twin {
+            Some((_, same)) => {
+                frames.extend_from_slice(STREAM);
+                serde_json::to_writer(&mut *frames, &class.stream_id)?;
+                frames.extend_from_within(same.clone());
+                Ok(())
+            }
+            None => serde_json::to_writer(frames, class),
+        })?;
+        let number = begin + STREAM.len();
+        let behind = frames[begin..].starts_with(STREAM).then(|| frames[number..].iter().position(|b| *b == b',')).flatten();
+        before = Some((class, behind.map_or(0..0, |behind| number + behind..frames.len())));
+    }
+    Ok(())
+}
+
+/// As a payload.
+fn json(value: &impl Serialize) -> impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()> {
+    move |frames| serde_json::to_writer(frames, value)
+}
+
 /// Adds a frame. Thousands are made at once, so none is a piece of memory of its own.
-fn frame(frames: &mut Vec<u8>, kind: u32, payload: &impl Serialize) -> serde_json::Result<()> {
+fn frame(
+    frames: &mut Vec<u8>,
+    kind: u32,
+    payload: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
+) -> serde_json::Result<()> {
     let begin = frames.len();
     frames.extend_from_slice(&MAGIC);
     frames.extend_from_slice(&kind.to_le_bytes());
     frames.extend_from_slice(&[0; HEADER - 8]);
-    serde_json::to_writer(&mut *frames, payload)?;
+    payload(frames)?;
     let length = u32::try_from(frames.len() - begin - HEADER).unwrap_or(u32::MAX);
     frames[begin + 8..begin + 12].copy_from_slice(&length.to_le_bytes());
     let mut checksum = crc32fast::Hasher::new();
@@ -182,12 +229,66 @@ impl<'a> Iterator for Frames<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, Mode, OFlags};
+
+    #[test]
+    fn a_class_is_written_as_if_its_twin_were_not_before_it() {
+        let class = |stream_id, id, name: &str| ctf::EventClass {
+            stream_id,
+            id,
+            name: name.into(),
+            level: Some(ctf::Level::Info),
+            source: None,
+            fields: vec![ctf::Field::new("a", ctf::FieldClass::unsigned(64))],
+        };
+        let classes = [class(0, 0, "a"), class(17, 0, "a"), class(0, 1, "b"), class(17, 1, "c"), class(0, 1, "c")];
+        let mut together = Vec::new();
+        event_classes(&mut together, &classes).expect("JSON");
+        let mut apart = Vec::new();
+        classes.iter().for_each(|class| frame(&mut apart, EVENT, json(class)).expect("JSON"));
+        assert_eq!(String::from_utf8_lossy(&together), String::from_utf8_lossy(&apart));
+    }
+
+    #[test]
+    fn what_is_taken_back_is_not_in_the_journal() {
+        let class = |name: &str| ctf::EventClass {
+            stream_id: 0,
+            id: 0,
+            name: name.into(),
+            level: None,
+            source: None,
+            fields: Vec::new(),
+        };
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("journal");
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let file = OwnFile::open(CWD, &path, flags, Mode::RUSR | Mode::WUSR).expect("a file");
+        let clock = ctf::Clock {
+            name: "c".into(),
+            uuid: [0; 16],
+            description: String::new(),
+            frequency_hz: 1,
+            precision_ns: 0,
+            offset_s: 0,
+            offset_cycles: 0,
+            absolute: false,
+        };
+        let streams = vec![ctf::StreamClass { id: 0, header: ctf::EventHeader::Full, context: Vec::new() }];
+        let trace = ctf::Trace { uuid: [0; 16], environment: Vec::new(), clock, streams };
+        let mut journal = Journal::new(file, &path, &trace, &Origin::default(), false).expect("it is written");
+        let written = journal.describe(&[class("a")]).expect("it is written");
+        journal.take_back(written);
+        // The same ID, for another class.
+        journal.describe(&[class("b")]).expect("it is written");
+        let contents = read(&std::fs::read(&path).expect("a file"), &path).expect("a journal").expect("with a trace");
+        assert_eq!(contents.schema.events(), [class("b")]);
+    }
 
     #[test]
     fn frames_end_at_the_first_that_is_not_whole() {
         let one = |kind, text: &str| {
             let mut bytes = Vec::new();
-            frame(&mut bytes, kind, &text).expect("JSON");
+            frame(&mut bytes, kind, json(&text)).expect("JSON");
             bytes
         };
         let (a, b) = (one(1, "first"), one(2, "second"));

@@ -209,9 +209,8 @@ impl Sink for Directory {
     }
 
     fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
-        let sections: String = classes.iter().map(|class| self.format.event(class)).collect();
         self.metadata
-            .append(sections.as_bytes())
+            .append(self.format.events(classes).as_bytes())
             .map_err(|source| Kind::Output { path: self.path.join("metadata"), source }.into())
     }
 

@@ -3,7 +3,7 @@
 use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, CEILING, Clock, Output};
 use crate::channel::{Channel, Plan};
-use crate::condition::Made;
+use crate::condition::{Made, Progress};
 use crate::consumer;
 use crate::context::Context;
 use crate::delivery::{Delivery, Round};
@@ -30,11 +30,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trace_ctf::schema as ctf;
-use trace_registry::Level;
 use trace_registry::condition::{Conditional, FILTERED, LIMITED};
 use trace_registry::event_id::EventKey;
 use trace_registry::per_cpu::PerCpu;
 use trace_registry::sync::{AtomicBool, AtomicU64, Ordering};
+use trace_registry::{EventClass, Level};
 
 /// What a session is, shared by its handle, its recorders, the consumer and the lists.
 pub(crate) struct Recording {
@@ -213,7 +213,7 @@ impl Recording {
         if is_elsewhere {
             delivery.leave_to_others();
         }
-        delivery.describe(&[metadata::thread_name()])?;
+        delivery.describe(vec![metadata::thread_name()])?;
         Ok((Channel::new(core, process, plan, builder.context, !builder.sensitive), delivery, path))
     }
 
@@ -271,7 +271,7 @@ impl Recording {
         rule.progress.as_ref()?.made(rule, probe.probe.class?, self.channel.redact).ok()
     }
 
-    /// Describes the classes of the probes that `concerns`, so that [`target`](Self::target) finds them.
+    /// Describes the classes of the probes that `concerns`, so that [`place`](Self::place) finds them.
     ///
     /// # Errors
     ///
@@ -291,43 +291,47 @@ impl Recording {
         self.channel.assign(keys.into_iter(), |classes| lock(&self.delivery).describe(classes)).map(drop)
     }
 
-    /// Makes the target for a probe's events; `None`: it makes none, or they cannot be recorded here.
-    pub(crate) fn target(&self, named: &NamedProbe) -> Option<Conditional> {
-        match self.class_id(named) {
-            Ok(id) => {
-                let target = self.channel.target(id?, self.generation(), named.probe.least);
-                let rules = lock(&self.rules);
-                let rule = attach::deciding(&rules, named)?;
-                let conditional = match rule.is_conditional() {
-                    false => Conditional::always(target),
-                    true => rule.progress.as_ref()?.conditional(&*self.made(rule, named)?, target),
-                };
-                match self.source() {
-                    None => Some(conditional),
-                    Some(source) => source.on_path(named.probe.class?, &rule.progress.as_ref()?.counts, conditional),
-                }
-            }
+    /// What a list is to have of this session for a probe; `None`: no rule [takes it](Self::wants). Without a target it only runs:
+    /// it makes no events, or they cannot be recorded here.
+    pub(crate) fn place(&self, named: &NamedProbe) -> Option<Option<Conditional>> {
+        let (progress, made) = {
+            let rules = lock(&self.rules);
+            let rule = attach::deciding(&rules, named)?;
+            let made = if rule.is_conditional() { Some(self.made(rule, named)?) } else { None };
+            (rule.progress.clone(), made)
+        };
+        Some(named.probe.class.and_then(|class| self.target(named, class, progress.as_ref(), made.as_deref())))
+    }
+
+    fn target(
+        &self,
+        named: &NamedProbe,
+        class: &'static EventClass,
+        progress: Option<&Arc<Progress>>,
+        made: Option<&Made>,
+    ) -> Option<Conditional> {
+        let probe = named.probe;
+        let id = match self.event_id(&named.name, probe.level, class, probe.least) {
+            Ok(id) => id,
             Err(error) => {
                 if !error.is_class_too_large() {
                     self.warn(format!("{} is not recorded: {error}", named.name));
                 }
-                None
+                return None;
             }
+        };
+        let target = self.channel.target(id, self.generation(), probe.least);
+        let conditional = match made {
+            None => Conditional::always(target),
+            Some(made) => progress?.conditional(made, target),
+        };
+        match self.source() {
+            None => Some(conditional),
+            Some(source) => source.on_path(class, &progress?.counts, conditional),
         }
     }
 
-    fn class_id(&self, named: &NamedProbe) -> Result<Option<u32>> {
-        let Some(class) = named.probe.class else { return Ok(None) };
-        self.event_id(&named.name, named.probe.level, class, named.probe.least).map(Some)
-    }
-
-    pub(crate) fn event_id(
-        &self,
-        name: &str,
-        level: Level,
-        class: &'static trace_registry::EventClass,
-        least: usize,
-    ) -> Result<u32> {
+    pub(crate) fn event_id(&self, name: &str, level: Level, class: &'static EventClass, least: usize) -> Result<u32> {
         self.channel.event_id(name, level, class, least, |classes| lock(&self.delivery).describe(classes))
     }
 
