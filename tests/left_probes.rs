@@ -9,6 +9,7 @@ mod common;
 use ringtrace::{Session, probe, tracepoint};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::os::unix::process::ExitStatusExt as _;
 
 #[tracepoint(record)]
 fn numbered(number: u64);
@@ -82,4 +83,31 @@ fn a_jump_out_of_a_probe_stops_nothing_but_reclaiming() {
     })
     .join()
     .expect("it ends");
+}
+
+#[tracepoint]
+fn ended();
+
+#[probe(ended)]
+fn end_the_thread() {
+    unsafe extern "C-unwind" {
+        fn pthread_exit(value: *mut libc::c_void) -> !;
+    }
+    // SAFETY: as the test wants it: it unwinds as far as it comes.
+    unsafe { pthread_exit(std::ptr::null_mut()) }
+}
+
+#[test]
+fn a_probe_that_ends_its_thread_is_named_before_the_program_is_aborted() {
+    let name = "a_probe_that_ends_its_thread_is_named_before_the_program_is_aborted";
+    if !common::is_child(name) {
+        let here = tempfile::tempdir().expect("a directory");
+        let output = common::child(name).current_dir(here.path()).output().expect("it starts");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("ringtrace: a probe was left by what is no panic (pthread_exit"), "{errors}");
+        return;
+    }
+    let _session = Session::builder("ended").enable("left_probes:*").memory(2 << 20).output("trace").start().expect("a session");
+    ended();
 }

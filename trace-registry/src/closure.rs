@@ -10,7 +10,7 @@
 #![expect(unsafe_code, reason = "a closure is reached without its type")]
 
 use crate::image::Image;
-use crate::probe::{ErasedProbe, contain};
+use crate::probe::{ErasedProbe, contain, watched};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::sys;
 use crate::tracepoint::TracepointDescriptor;
@@ -68,7 +68,7 @@ impl Attached {
             return true;
         }
         // SAFETY: the caller's duty.
-        contain(|| call(unsafe { &(*core::ptr::from_ref(self).cast::<Closure<F>>()).call }))
+        contain(|| watched(|| call(unsafe { &(*core::ptr::from_ref(self).cast::<Closure<F>>()).call })))
     }
 }
 

@@ -306,7 +306,7 @@ impl Entry {
     /// taken out of service here; the run time detaches it everywhere and reports it.
     #[inline(always)]
     pub fn run<O: ProbeOutput>(&self, probe: impl FnOnce() -> O) {
-        if !contain(|| probe().record(self)) {
+        if !contain(|| watched(probe).record(self)) {
             self.panicked();
         }
     }
@@ -360,6 +360,40 @@ pub(crate) fn contain(work: impl FnOnce()) -> bool {
     #[cfg(not(feature = "std"))]
     work();
     true
+}
+
+/// Runs a probe, and says so where it is left by what [`contain`] cannot contain.
+#[inline(always)]
+pub(crate) fn watched<T>(probe: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "std")]
+    let left = Left;
+    let output = probe();
+    #[cfg(feature = "std")]
+    core::mem::forget(left);
+    output
+}
+
+/// Dropped where a probe does not return. Where that is no panic, but the unwinding of pthread_exit(3), of a thread's
+/// cancellation, or of another language, `catch_unwind` aborts the program; this says why.
+///
+/// Letting it pass would take a frame with a personality routine of its own around each probe: `catch_unwind` stops whatever
+/// unwinds, unlike `catch (...)` of C++ it cannot be told from outside to go on, and a frame costs every event a call.
+#[cfg(feature = "std")]
+struct Left;
+
+#[cfg(feature = "std")]
+impl Drop for Left {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::io::Write::write_all(
+                &mut std::io::stderr(),
+                b"ringtrace: a probe was left by what is no panic (pthread_exit, cancellation of the thread, or an exception of \
+                  another language): Rust cannot contain that, so the program is aborted\n",
+            );
+        }
+    }
 }
 
 /// What a probe returns: an event, `Option` of one (`None` skips), or `()` (an action).
