@@ -8,7 +8,7 @@ use trace_ctf::metadata::Format;
 /// Options that every verb takes, before or behind its name.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Common {
-    /// JSON, one object per line, instead of text.
+    /// JSON, one object per line, instead of text; also errors, warnings and notes, on the standard error stream.
     #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
 

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -125,8 +128,26 @@ pub(crate) fn remedy(error: &trace_ctf::Error) -> &'static str {
     }
 }
 
-/// Tells something on the standard error stream, as well as that is possible.
+/// Whether [`complain`] makes JSON.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on what is told on the standard error stream is JSON, too.
+pub(crate) fn complain_in_json() {
+    JSON.store(true, Ordering::Relaxed);
+}
+
+/// Tells something on the standard error stream, as well as that is possible. What it begins with says what it is: `error: `,
+/// `warning: `, or else a note.
 pub(crate) fn complain(what: fmt::Arguments<'_>) {
+    let what = what.to_string();
+    let line = if JSON.load(Ordering::Relaxed) {
+        let kinds = ["error", "warning"].into_iter();
+        let mut told = kinds.filter_map(|kind| Some((kind, what.strip_prefix(kind)?.strip_prefix(": ")?)));
+        let (kind, text) = told.next().unwrap_or(("note", &what));
+        format!("{}\n", json!({ kind: text }))
+    } else {
+        format!("ringtrace: {what}\n")
+    };
     // One write, so that what others write to the same place stands before or behind it.
-    let _ = io::stderr().lock().write_all(format!("ringtrace: {what}\n").as_bytes());
+    let _ = io::stderr().lock().write_all(line.as_bytes());
 }

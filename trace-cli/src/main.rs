@@ -56,6 +56,9 @@ fn main() -> ExitCode {
     let matches = help::matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let common = &arguments.common;
+    if common.json {
+        failure::complain_in_json();
+    }
     let done = match &arguments.verb {
         Verb::Live(verb) => verb.run(common),
         Verb::Traces(verb) => verb.run(common),

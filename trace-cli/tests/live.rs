@@ -340,6 +340,17 @@ fn what_cannot_be_done_says_why() {
     assert_eq!(place.run(&["record", "--for", "soon"]).status.code(), Some(2));
     let warned = text(&place.run(&["enable", "-s", "taken", "nothing:*"]).stderr);
     assert!(warned.contains("`nothing:*` matches no probe"), "{warned}");
+    let (code, message) = place.fail(&["enable", "-s", "taken", &"live:*;".repeat(10_000)]);
+    assert!(code == 1 && message.contains("a request has at most 65536 bytes"), "{message}");
+    // What is told is JSON where that is wanted.
+    let (code, message) = place.fail(&["session", "show", "nobody", "--json"]);
+    let error: Value = serde_json::from_str(&message).expect("JSON");
+    assert!(code == 1 && error["error"].as_str().is_some_and(|e| e.contains("`nobody`; there are: taken")), "{message}");
+    let warned = text(&place.run(&["enable", "-s", "taken", "nothing:*", "--json"]).stderr);
+    let warning: Value = serde_json::from_str(&warned).expect("JSON");
+    assert!(warning["warning"].as_str().is_some_and(|w| w.contains("matches no probe")), "{warned}");
+    place.succeed(&["session", "destroy", "taken"]);
+    assert_eq!(place.json(&["status"])[0]["session"], Value::Null);
 }
 
 #[test]

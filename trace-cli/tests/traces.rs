@@ -124,7 +124,7 @@ fn what_follows_damage_does_not_count_on_however_many_cores() {
             "{}",
             text(&output.stderr)
         );
-        assert_eq!(text(&output.stderr).matches("error: ").count(), 1);
+        assert_eq!(text(&output.stderr).matches(r#"{"error":"#).count(), 1);
     }
 }
 

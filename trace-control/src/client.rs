@@ -1,7 +1,7 @@
 //! The asking side.
 
 use crate::place::{Image, is_orphaned};
-use crate::protocol::{Answer, Refusal, Request};
+use crate::protocol::{Answer, LONGEST_REQUEST, Refusal, RefusalKind, Request};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -81,7 +81,14 @@ impl Client {
     pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
         let id = self.next_id;
         self.next_id += 1;
-        self.stream.get_mut().write_all(request.to_line(id).as_bytes())?;
+        let line = request.to_line(id);
+        if line.len() > LONGEST_REQUEST {
+            // The program would end the connection before it has read it all.
+            let message =
+                format!("a request has at most {LONGEST_REQUEST} bytes, and this one {}: are the rules too many?", line.len());
+            return Err(Error::Refused(Refusal::new(RefusalKind::TooLong, message)));
+        }
+        self.stream.get_mut().write_all(line.as_bytes())?;
         // What the program waits for itself comes on top.
         let own = match request {
             Request::Watch(watch) => watch.ms,

@@ -81,7 +81,7 @@ impl fmt::Display for Error {
         let line = self.text.get(begin..).unwrap_or_default().lines().next().unwrap_or_default();
         let width = |range: Range<usize>| self.text.get(range).map_or(0, |text| text.chars().take_while(|c| *c != '\n').count());
         let (before, marked) = (width(begin..self.span.start), width(self.span.clone()).max(1));
-        write!(f, "{}\n  {line}\n  {:before$}{:^<marked$}", self.problem, "", "")?;
+        write!(f, "{}\n{}", self.problem, Excerpt { line, before, marked })?;
         if !self.remedy.is_empty() {
             write!(f, "\n  {}", self.remedy)?;
         }
@@ -90,3 +90,51 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+/// A line, and below it a pointer to so many characters behind `before` others. Of a long line, what is near.
+pub struct Excerpt<'l> {
+    /// The line, without its end.
+    pub line: &'l str,
+    /// Characters in front of the place.
+    pub before: usize,
+    /// Characters of the place.
+    pub marked: usize,
+}
+
+/// Characters that are shown of a line: what is in front of the place, and all.
+const NEAR: usize = 100;
+const SHOWN: usize = 240;
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.line.chars().count();
+        let skipped = if count > SHOWN { self.before.saturating_sub(NEAR) } else { 0 };
+        let shown: String = self.line.chars().skip(skipped).take(SHOWN).collect();
+        let dots = |is_cut: bool| if is_cut { "…" } else { "" };
+        let (front, back) = (dots(skipped > 0), dots(count > skipped + SHOWN));
+        let before = self.before - skipped + usize::from(skipped > 0);
+        let marked = if count > SHOWN { self.marked.min(SHOWN - (self.before - skipped)) } else { self.marked };
+        write!(f, "  {front}{shown}{back}\n  {:before$}{:^<marked$}", "", "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString as _;
+
+    #[test]
+    fn of_a_long_line_what_is_near_is_shown() {
+        let line = |before: usize, behind: usize| format!("{}bad{}", "a".repeat(before), "é".repeat(behind));
+        let shown = |before, behind| Excerpt { line: &line(before, behind), before, marked: 3 }.to_string();
+        assert_eq!(shown(4, 2), "  aaaabadéé\n      ^^^");
+        for (before, behind) in [(0, 1000), (1000, 0), (500, 500), (237, 0), (238, 0), (99, 200)] {
+            let text = shown(before, behind);
+            let (shown, pointer) = text.split_once('\n').expect("two lines");
+            assert!(shown.chars().count() <= SHOWN + 4, "{text}");
+            assert_eq!(shown.chars().position(|c| c == 'b'), pointer.find('^'), "{text}");
+            assert!(pointer.ends_with(" ^^^"), "{text}");
+        }
+        assert_eq!(Excerpt { line: &line(0, 1000), before: 0, marked: 1003 }.to_string().matches('^').count(), SHOWN);
+    }
+}

@@ -69,7 +69,7 @@ mod scope;
 mod syntax;
 mod token;
 
-pub use error::Error;
+pub use error::{Error, Excerpt};
 pub use program::{Comparison, Input, Program, Record};
 pub use scope::{Field, Kind, Label, Scope};
 pub use syntax::{Expression, Key};

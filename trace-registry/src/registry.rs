@@ -6,6 +6,7 @@ use crate::state_dump::StateDumpDescriptor;
 use crate::sys;
 use crate::tracepoint::TracepointDescriptor;
 use alloc::collections::BTreeSet;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -117,6 +118,15 @@ pub fn find<T>(pattern: &Glob, items: impl Iterator<Item = T> + Clone, name: imp
         0 => Match::NoneByName { near: near(pattern.as_str(), items.map(|i| name(&i))) },
         1 => Match::Some(by_suffix),
         _ => Match::Ambiguous { candidates },
+    }
+}
+
+/// Names for a message: some, and how many there are besides.
+pub fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    match names.get(..SHOWN) {
+        Some(first) if names.len() > SHOWN => format!("{} and {} more", first.join(", "), names.len() - SHOWN),
+        _ => names.join(", "),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::session::Session;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use trace_control::units;
+use trace_filter::Excerpt;
 
 /// The session of the environment; the one that the command means where it is told no other.
 pub(crate) const SESSION_NAME: &str = "default";
@@ -180,7 +181,9 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
         let words = part.trim();
         let (word, value) = words.split_once(char::is_whitespace).map_or((words, ""), |(word, value)| (word, value.trim()));
         let wrong = |problem: String, what: &str| {
-            let skipped = part.find(what).map_or(0, |bytes| part[..bytes].chars().count());
+            // A piece of it.
+            let skipped = what.as_ptr().addr().wrapping_sub(part.as_ptr().addr());
+            let skipped = part.get(..skipped).map_or(0, |front| front.chars().count());
             Trouble { problem, remedy: String::new(), at: Some(begin + skipped), source: source.clone() }
         };
         let alone = |made: Builder| match value {
@@ -287,6 +290,17 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
         rules.extend(part.chars().map(|c| if is_rule { c } else { ' ' }));
         everything &= !is_rule;
     }
+    let at = |name: &str| options.iter().rev().find(|(option, _)| option == name).map(|(_, at)| *at);
+    let trouble = |problem: &str, at| Trouble { problem: problem.to_owned(), remedy: String::new(), at, source: source.clone() };
+    if let (Some(_), Some(output)) = (at("print"), at("output")) {
+        return Err(trouble("a session prints, or writes a trace: `print` or `output`", Some(output)));
+    }
+    if builder.rotation.quota.is_some() && !builder.rotation.is_wanted() {
+        return Err(trouble(
+            "`quota` needs `rotate`: it removes the oldest of the traces that the recording is cut into",
+            at("quota"),
+        ));
+    }
     let rules: String = rules.into_iter().collect();
     Ok(Plan { builder: builder.enable(if everything { "*" } else { &rules }), is_printed, source, options })
 }
@@ -352,7 +366,7 @@ impl fmt::Display for Trouble {
         if self.at.is_some() {
             let line = text.split('\n').nth(number).unwrap_or_default();
             let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-            write!(f, "\n  {line}\n  {:>width$}", '^', width = column + 1)?;
+            write!(f, "\n{}", Excerpt { line, before: column, marked: 1 })?;
         }
         if !self.remedy.is_empty() {
             write!(f, "\n  {}", self.remedy)?;
@@ -425,6 +439,9 @@ mod tests {
             ("@/nowhere/at/all", 0, "cannot read /nowhere/at/all"),
             ("a:*; memroy 64M", 5, "no option is called `memroy`; did you mean `memory`?"),
             ("snapshots on panic", 0, "did you mean `snapshot`?"),
+            ("overwrite overwrite", 10, "nothing follows `overwrite`"),
+            ("a:*; quota 10G", 5, "`quota` needs `rotate`"),
+            ("print; a:*; output x", 12, "prints, or writes a trace"),
         ] {
             let message = read(text).expect_err(text).to_string();
             assert!(message.contains(words), "{message}");

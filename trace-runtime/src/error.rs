@@ -2,6 +2,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use trace_registry::registry::some_of;
 
 /// What went wrong with a session, a rule or a file, and what to do about it.
 ///
@@ -26,7 +27,7 @@ pub(crate) enum Kind {
     Rule(trace_filter::Error),
     #[error("no probe is called `{name}`{}", hint(.near, .unprobed))]
     UnknownName { name: String, near: Vec<String>, unprobed: Option<String> },
-    #[error("`{name}` stands for more than one probe: {}; give the whole name", .candidates.join(", "))]
+    #[error("`{name}` stands for more than one probe: {}; give the whole name", some_of(.candidates))]
     Ambiguous { name: String, candidates: Vec<String> },
     #[error(
         "`{0}` cannot name a context field: use letters, digits and `_`, and none of vpid, vtid, cpu, nesting, procname, thread_name, threads, none"
@@ -118,7 +119,7 @@ fn there_are(names: &[String]) -> String {
 fn hint(near: &[String], unprobed: &Option<String>) -> String {
     match (unprobed, near) {
         (Some(text), _) => format!(": {text}"),
-        (None, []) => "; `ringtrace::registry::probes()` returns all there are".to_owned(),
+        (None, []) => "; `ringtrace list`, or `ringtrace::registry::probes()`, tells all there are".to_owned(),
         (None, near) => format!("; did you mean `{}`?", near.join("`, `")),
     }
 }

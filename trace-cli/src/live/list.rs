@@ -8,7 +8,7 @@ use serde_json::json;
 use trace_control::protocol::{Hit, Hits, Listing, Probe, Request, Tracepoint, Watch};
 use trace_control::units;
 use trace_registry::Glob;
-use trace_registry::registry::{Match, find};
+use trace_registry::registry::{Match, find, some_of};
 
 use super::target::Target;
 use crate::Outcome;
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     on: bool,
 
-    /// Count how often each probe makes an event, for this time. Probes that are off are on meanwhile.
+    /// Count how often each probe makes an event, for this time. Probes that are off are on meanwhile: else nothing counts them.
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
     hits: Option<Duration>,
 
@@ -91,7 +91,7 @@ fn matching(pattern: &str, all: Vec<Tracepoint>) -> Result<Vec<Tracepoint>, Fail
             return Err(Failure::Wrong(format!("no tracepoint or probe is called `{pattern}`{hint}")));
         }
         Match::Ambiguous { candidates } => {
-            return Err(Failure::Wrong(format!("`{pattern}` is the end of more than one name: {}", candidates.join(", "))));
+            return Err(Failure::Wrong(format!("`{pattern}` is the end of more than one name: {}", some_of(&candidates))));
         }
     };
     let is_meant = |t: &Tracepoint| found.iter().any(|name| **name == t.name || t.probes.iter().any(|p| p.name == **name));

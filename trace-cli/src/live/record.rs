@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
     time: Option<Duration>,
 
-    /// End when the traces have this size together, roughly.
+    /// End when this much of the traces is written, looked at ten times a second. What the rings still hold then comes on top.
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     size: Option<u64>,
 
@@ -146,7 +146,7 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
         error => process.failure(error),
     })?;
     if state.probes == 0 && state.warnings.is_empty() {
-        complain(format_args!("warning: {}: `{rules}` matches no probe", process.name()));
+        complain(format_args!("warning: {}: `{rules}` takes no probe, so nothing is recorded", process.name()));
     }
     state.warnings.iter().for_each(|warning| complain(format_args!("warning: {}: {warning}", process.name())));
     Recorded::new(process, output, state)
@@ -240,6 +240,13 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
                 Err(error) if Process::has_ended(&error) => one.is_alive = false,
                 Err(error) => {
                     complain(format_args!("error: {}", one.process.failure(error)));
+                    let rings = one.process.image.path.join(&one.state.name);
+                    if rings.exists() {
+                        let rings = rings.display();
+                        complain(format_args!(
+                            "what could not be written is kept: `ringtrace recover {rings}` when there is room"
+                        ));
+                    }
                     outcome = Outcome::Partial;
                 }
             }

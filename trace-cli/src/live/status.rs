@@ -71,6 +71,9 @@ fn rates(before: &Status, now: &Status, session: &SessionState) -> Option<(f64, 
 fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     if common.json {
+        if now.sessions.is_empty() {
+            writeln!(out, "{}", json!({ "pid": process.is.pid, "now_ns": now.now_ns, "session": null }))?;
+        }
         for session in &now.sessions {
             let (events, bytes) = rates(before, now, session).unwrap_or_default();
             let line = json!({

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trace_control::place::{self, Image};
+use trace_control::protocol;
 
 use super::process::Process;
 use crate::failure::{Failure, complain};
@@ -56,16 +57,25 @@ impl Target {
         Ok(found)
     }
 
-    /// Returns every process that answers; what does not answer is told to `silent`.
+    /// Returns every process that answers; what does not answer is told to `silent`. Where processes are named by their numbers
+    /// only, others are not asked: one that is stopped takes its time not to answer.
     pub(super) fn all(&self, mut silent: impl FnMut(Image, trace_control::Error)) -> Result<Vec<Process>, Failure> {
         let mut processes = Vec::new();
-        for image in self.images()? {
+        let named: Option<Vec<u32>> = self.process.iter().map(|wanted| wanted.parse().ok()).collect();
+        let named = named.filter(|named| !named.is_empty());
+        let is_asked = |image: &Image| named.as_ref().is_none_or(|named| named.contains(&image.name.pid));
+        for image in self.images()?.into_iter().filter(is_asked) {
             match Process::meet(image.clone()) {
                 Ok(process) => processes.push(process),
                 Err(error) => silent(image, error),
             }
         }
         Ok(processes)
+    }
+
+    /// Whether a process is meant; where none is named, all are.
+    pub(super) fn is_meant(&self, is: &protocol::Process) -> bool {
+        self.process.is_empty() || self.process.iter().any(|wanted| *wanted == is.program || wanted.parse() == Ok(is.pid))
     }
 
     /// Returns the processes that are meant: at least one.
@@ -133,14 +143,20 @@ impl Target {
 pub(super) fn images_in(directory: &Path) -> Result<Vec<Image>, Failure> {
     let below = directory.join(place::BELOW);
     let base = if below.is_dir() { &below } else { directory };
-    place::images_of_owner(base).map_err(|error| Failure::file(base, error))
+    place::images_of_owner(base).map_err(|error| match error.raw_os_error() {
+        None if error.kind() == io::ErrorKind::PermissionDenied => Failure::Wrong(format!(
+            "{}: this is no run-time directory: such a one is its user's alone, closed to others",
+            base.display()
+        )),
+        _ => Failure::file(base, error),
+    })
 }
 
 fn nothing(silent: &[(Image, trace_control::Error)]) -> String {
     let mut text = String::from(
         "no process can be traced\n  a program can be while it runs, if it calls ringtrace::init() and RINGTRACE is not `off`",
     );
-    for (image, error) in silent.iter().filter(|(image, _)| !image.is_dead()) {
+    for (image, error) in silent.iter().filter(|(image, _)| !image.is_gone()) {
         text.push_str(&format!("\n  process {}: {error}", image.name.pid));
     }
     text
@@ -155,7 +171,7 @@ fn table(processes: &[Process]) -> String {
 fn missing(wanted: &str, all: &[Process], silent: &[(Image, trace_control::Error)]) -> String {
     if let Ok(pid) = wanted.parse::<u32>() {
         if let Some((image, error)) = silent.iter().find(|(image, _)| image.name.pid == pid) {
-            return if image.is_dead() {
+            return if image.is_gone() {
                 format!("process {pid} has ended; `ringtrace ps --dead` shows what it left")
             } else {
                 format!("process {pid}: {error}")

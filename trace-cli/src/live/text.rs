@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
@@ -98,13 +99,21 @@ pub(super) fn has_just_begun(pid: u32, youth: Duration) -> bool {
         && !has_ended
 }
 
+/// Whether a file is this user's, to whom all are if that is the superuser.
+fn is_own(path: &str) -> bool {
+    let user = rustix::process::geteuid();
+    user.is_root() || fs::metadata(path).is_ok_and(|m| m.uid() == user.as_raw())
+}
+
 /// Why a process of this machine has no agent; `None`: there is no such process.
 pub(super) fn why_not_traceable(pid: u32) -> Option<String> {
     let process = format!("/proc/{pid}");
     let program = fs::read_to_string(format!("{process}/comm")).ok()?.trim().to_owned();
     let environment = fs::read(format!("{process}/environ"));
-    let Ok(environment) = environment else {
-        return Some(format!("{program} is another user's"));
+    let environment = match environment {
+        Ok(environment) => environment,
+        Err(_) if !is_own(&process) => return Some(format!("{program} is another user's")),
+        Err(error) => return Some(format!("{program} cannot be looked into: {error}")),
     };
     let value = |name: &str| {
         let prefix = format!("{name}=");

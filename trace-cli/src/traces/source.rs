@@ -423,7 +423,7 @@ fn find_classes<'t>(traces: &'t [Trace], pattern: &str) -> Result<Classes<'t>, F
         // The streams of one trace may each have a class of the name.
         Match::Ambiguous { candidates } if candidates.len() > 1 => Err(Failure::Wrong(format!(
             "{pattern}: this is the end of several names\n  one of them is meant: {}",
-            candidates.join(", ")
+            registry::some_of(&candidates)
         ))),
         Match::NoneByName { near } if !near.is_empty() => {
             Err(Failure::Wrong(format!("{pattern}: no event has this name\n  did you mean {}?", near.join(" or "))))

@@ -279,6 +279,8 @@ fn recorder(tracepoint: &Tracepoint, event: &Recorded) -> TokenStream {
 
 /// The text of a signature as people space it. Tokens come with a space between any two.
 pub(crate) fn spaced(tokens: &str) -> String {
+    // Those of long signatures are over several lines.
+    let tokens = tokens.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut text = String::with_capacity(tokens.len());
     let mut rest = tokens.chars().peekable();
     while let Some(c) = rest.next() {
@@ -306,5 +308,6 @@ mod tests {
         let text = "fn f<'a>(page: &'a Page<'a>, all: &[u8; 4], p: *const std::ffi::c_void, g: fn(u8) -> (u8, u8))";
         assert_eq!(spaced(tokens), text);
         assert_eq!(spaced(text), text);
+        assert_eq!(spaced("fn f(a : u8, b\n    : u8)"), "fn f(a: u8, b: u8)");
     }
 }

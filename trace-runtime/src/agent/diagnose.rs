@@ -46,7 +46,7 @@ fn examine(event: &str, found: &mut Findings) -> Option<&'static NamedProbe> {
             return None;
         }
         Match::Ambiguous { candidates } => {
-            let says = format!("`{event}` is the end of more than one name: {}", candidates.join(", "));
+            let says = format!("`{event}` is the end of more than one name: {}", registry::some_of(&candidates));
             found.add(Verdict::Bad, "name", says, "give the whole name");
             return None;
         }
