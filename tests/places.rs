@@ -1,4 +1,5 @@
-//! Places where a tracer must not be in the way: signal handlers, thread destructors, forked children, probes that panic.
+//! Places where a tracer must not be in the way: signal handlers, thread destructors, forked children, probes that panic, threads that
+//! may make no system call.
 
 mod common;
 
@@ -25,6 +26,9 @@ fn in_process(pid: u32);
 
 #[tracepoint(record)]
 fn with_context(value: u32);
+
+#[tracepoint(record)]
+fn silent(round: u64);
 
 #[tracepoint]
 fn fragile(round: u64);
@@ -205,6 +209,69 @@ fn with_a_probe_that_panics() {
     let contents = common::read_by_both(&path);
     assert_eq!(contents.numbers("places:fragile", "round"), [0, 1, 2]);
     assert_eq!(contents.discarded, 1);
+}
+
+static SYSTEM_CALLS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_system_call(_: libc::c_int) {
+    SYSTEM_CALLS.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Counts the system calls that the calling thread tries to make from now on; it can only end, by exit(2).
+#[expect(unsafe_code, reason = "seccomp")]
+fn trap_system_calls() {
+    // seccomp(2), `<linux/bpf_common.h>`: load the number of the call; allow these two, else SIGSYS.
+    let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut program = [
+        instruction(0x20, 0, 0, 0),
+        instruction(0x15, 2, 0, libc::SYS_exit as u32),
+        instruction(0x15, 1, 0, libc::SYS_rt_sigreturn as u32),
+        instruction(0x06, 0, 0, libc::SECCOMP_RET_TRAP),
+        instruction(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the handler changes an atomic; the program lives until the call returns, and concerns this thread.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_system_call as extern "C" fn(libc::c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::syscall(libc::SYS_seccomp, 1, 0, &raw const program), 0);
+    }
+}
+
+/// From a thread's second event on: also where sub-buffers change, where there is no room, and for whoever consumes.
+#[test]
+fn without_a_system_call() {
+    const EVENTS: u64 = 300_000;
+    static MADE: AtomicU64 = AtomicU64::new(u64::MAX);
+    static CONTROL: AtomicU64 = AtomicU64::new(u64::MAX);
+    let directory = tempfile::tempdir().expect("a directory");
+    let session = |name: &str| Session::builder(name).enable("places:silent").memory(1 << 20).output(directory.path().join(name));
+    let keeps_newest = session("newest").overwrite().start().expect("a session");
+    let keeps_oldest = session("oldest").start().expect("a session");
+    std::thread::spawn(|| {
+        silent(0); // asks for the thread's ID
+        trap_system_calls();
+        (1..EVENTS).for_each(silent);
+        MADE.store(SYSTEM_CALLS.load(Ordering::SeqCst), Ordering::SeqCst);
+        // SAFETY: the first is counted, and does nothing; the second ends the thread, whose memory stays.
+        #[expect(unsafe_code, reason = "system calls")]
+        unsafe {
+            libc::syscall(libc::SYS_getppid);
+            CONTROL.store(SYSTEM_CALLS.load(Ordering::SeqCst), Ordering::SeqCst);
+            libc::syscall(libc::SYS_exit, 0);
+        }
+    });
+    let limit = Instant::now() + Duration::from_secs(60);
+    while CONTROL.load(Ordering::SeqCst) == u64::MAX {
+        assert!(Instant::now() < limit, "the thread hangs; system calls: {}", SYSTEM_CALLS.load(Ordering::SeqCst));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!((MADE.load(Ordering::SeqCst), CONTROL.load(Ordering::SeqCst)), (0, 1), "system calls, and with one to be counted");
+    let (newest, oldest) = (keeps_newest.stop().expect("it stops"), keeps_oldest.stop().expect("it stops"));
+    assert!(newest.lost.overwritten > 0 && newest.events == EVENTS, "{newest}");
+    assert_eq!(oldest.events + oldest.lost.total(), EVENTS, "{oldest}");
 }
 
 #[derive(Event)]

@@ -40,7 +40,7 @@ fn show(options: &Options, name: &str, threads: usize, figures: &[(&str, f64)]) 
         object.extend(figures.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())));
         println!("{}", serde_json::Value::Object(object));
     } else {
-        let figures: String = figures.iter().map(|(key, value)| format!("{value:>11.3} {key}")).collect();
+        let figures: String = figures.iter().map(|(key, value)| format!(" {value:>10.3} {key}")).collect();
         println!("{name:<28} {threads:>3}{figures}");
     }
 }

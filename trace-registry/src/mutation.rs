@@ -87,7 +87,7 @@ macro_rules! is_mutated {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! mutated_asm {
-    ($name:ident [$($mutated:literal),*] else [$($line:literal),*]) => {
+    ($name:ident [$($mutated:expr),*] else [$($line:expr),*]) => {
         concat!(
             "cmp byte ptr [rip + ringtrace_mutation_", stringify!($name), "], 0\n",
             "je 20f\n",
@@ -105,7 +105,7 @@ macro_rules! mutated_asm {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! mutated_asm {
-    ($name:ident [$($mutated:literal),*] else [$($line:literal),*]) => {
+    ($name:ident [$($mutated:expr),*] else [$($line:expr),*]) => {
         concat!($($line, "\n",)* "")
     };
 }

@@ -191,6 +191,8 @@ pub struct Section {
 }
 
 impl Section {
+    /// In place of the address of the counters where no section was entered.
+    pub(crate) const NOTHING: usize = align_of::<PhaseCounters>();
     /// In place of a section where none was entered.
     pub(crate) const NONE: Section = Section { counters: NonNull::dangling(), here: PhantomData };
 

@@ -183,7 +183,6 @@ pub struct TracepointDescriptor {
 static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);
 
 /// What an emitter entered.
-#[repr(C)]
 pub struct Entered {
     /// The first entry of the list; null: there is nothing to run.
     pub(crate) first: *const Entry,
@@ -191,7 +190,7 @@ pub struct Entered {
 }
 
 impl Entered {
-    const NOTHING: Entered = Entered { first: ptr::null(), section: Section::NONE };
+    pub(crate) const NOTHING: Entered = Entered { first: ptr::null(), section: Section::NONE };
 }
 
 /// Runs the probes of a tracepoint: `call` once for each entry of the list.
@@ -212,37 +211,36 @@ pub fn emit(gate: &Gate, call: impl Fn(&Entry) + Copy) {
     } else {
         gate
     };
-    let Entered { first, section } = sys::enter(gate);
-    // SAFETY: TP-1: the list outlives every section that was entered before its grace period began; so below.
-    let Some(entry) = (unsafe { first.as_ref() }) else { return found_nothing(section) };
-    // Behind the only entry nothing but the section is needed any more: the less is saved in registers meanwhile, the less of them
-    // goes to memory and back.
-    match entry.next() {
-        None => call(entry),
-        Some(next) => call_all(entry, next, call),
-    }
+    let entered = sys::enter(gate);
+    // SAFETY: TP-1: the list outlives every section that was entered before its grace period began.
+    let section = match unsafe { entered.first.as_ref() } {
+        // Behind the only entry nothing but the section is needed any more: the less is saved in registers meanwhile, the less of
+        // them goes to memory and back.
+        Some(entry) if entry.next().is_none() => {
+            call(entry);
+            entered.section
+        }
+        _ => match call_all(gate, entered, call) {
+            Some(section) => section,
+            None => return,
+        },
+    };
     // SAFETY: entered above.
     unsafe { sys::leave(section) };
 }
 
-/// Runs the probes of a list that has several.
+/// Runs the probes of a list that has several, or none; and those of any list where the fast way to enter declined. Returns what is
+/// to be left.
 #[inline(never)]
-fn call_all(first: &Entry, second: &Entry, call: impl Fn(&Entry) + Copy) {
-    call(first);
-    let mut next = Some(second);
+fn call_all(gate: &Gate, entered: Entered, call: impl Fn(&Entry) + Copy) -> Option<Section> {
+    let Entered { first, section } = if entered.section.is_some() { entered } else { enter_slow(gate) };
+    // SAFETY: as in `emit`.
+    let mut next = unsafe { first.as_ref() };
     while let Some(entry) = next {
         call(entry);
         next = entry.next();
     }
-}
-
-/// Ends what entered, if it did, where the gate was closed meanwhile.
-#[cold]
-fn found_nothing(section: Section) {
-    if section.is_some() {
-        // SAFETY: entered by `emit`.
-        unsafe { leave_slow(section) };
-    }
+    section.is_some().then_some(section)
 }
 
 /// Whether a thread may run probes now.
@@ -280,7 +278,7 @@ fn dismiss(thread: &ThreadBlock) {
 
 /// Enters where the fast way declines.
 #[cold]
-pub(crate) extern "C" fn enter_slow(gate: &Gate) -> Entered {
+fn enter_slow(gate: &Gate) -> Entered {
     // No block: no run time either, so nothing can be attached.
     let Some(thread) = sys::thread() else { return Entered::NOTHING };
     match admit(thread) {

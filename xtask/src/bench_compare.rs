@@ -123,11 +123,12 @@ fn start(tracer: &'static Tracer, place: &Path, lttng: &mut Option<Lttng>) -> Re
 impl Row {
     /// That the events arrive, and how many fit a repetition.
     fn check(&mut self, program: &mut Program, lttng: Option<&Lttng>) -> Result<()> {
-        let before = lttng.filter(|_| self.tracer.feature == LTTNG).map(|lttng| lttng.recorded(self.tracer)).transpose()?;
+        let lttng = lttng.filter(|_| self.tracer.feature == LTTNG);
+        lttng.map(|lttng| lttng.clear(self.tracer)).transpose()?;
         let answer = program.ask("check", self.payload, self.threads, FEW)?;
-        let arrived = match (before, lttng) {
-            (Some(before), Some(lttng)) => Some(lttng.recorded(self.tracer)?.saturating_sub(before)),
-            _ => answer.arrived,
+        let arrived = match lttng {
+            Some(lttng) => Some(lttng.recorded(self.tracer)?),
+            None => answer.arrived,
         };
         if let Some(arrived) = arrived.filter(|arrived| *arrived != answer.fired) {
             bail!("{arrived} of {} events arrived", answer.fired);

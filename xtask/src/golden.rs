@@ -64,6 +64,7 @@ pub(crate) fn run(bless: bool) -> Result<Tally> {
         }
         tally += compare(case.name, &code, bless)?;
         if case.flags.is_empty() {
+            tally += sequences(&artifact)?;
             tally += stack::check(&artifact, EMITTER_STACK)?;
             if case.package == "golden-executable" {
                 tally += stack::measure(&artifact, EVENT_STACK)?;
@@ -87,6 +88,22 @@ fn build(case: &Case) -> Result<Option<PathBuf>> {
         .env("CARGO_TARGET_DIR", &target)
         .passes()?;
     Ok(built.then(|| target.join(host).join(case.profile).join(case.artifact)))
+}
+
+/// That tools find the restartable sequences: the addresses of as many descriptors and exits as there are descriptors.
+fn sequences(artifact: &Path) -> Result<Tally> {
+    let headers = Cmd::new("objdump").arg("--section-headers").arg(artifact).read()?;
+    let size = |section: &str| {
+        let line = headers.lines().find(|line| line.split_whitespace().nth(1) == Some(section))?;
+        u64::from_str_radix(line.split_whitespace().nth(2)?, 16).ok()
+    };
+    let counts = [("__rseq_cs", 32), ("__rseq_cs_ptr_array", 8), ("__rseq_exit_point_array", 16)]
+        .map(|(section, each)| size(section).map_or(0, |size| size / each));
+    let passed = counts[0] > 0 && counts == [counts[0]; 3];
+    let [all, descriptors, exits] = counts;
+    let verdict = if passed { "ok    " } else { "failed" };
+    println!("{verdict} {all} restartable sequences; of them, tools find {descriptors} descriptors and {exits} exits");
+    Ok(Tally::of(passed))
 }
 
 fn compare(name: &str, code: &str, bless: bool) -> Result<Tally> {

@@ -186,7 +186,7 @@ pub fn cpu_id() -> u32 {
 
 /// What describes a restartable sequence whose text follows.
 ///
-/// Labels: 22 start, 55 end, 44 abort handler, 77 descriptor.
+/// Labels: 22 start, 55 end, 44 abort handler, 77 descriptor; 78 and 79: what tools find it by.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! rseq_sections {
@@ -200,11 +200,16 @@ macro_rules! rseq_sections {
             ".popsection\n",
             // For debuggers, which must not step into a sequence (librseq's convention).
             ".pushsection __rseq_cs_ptr_array, \"aw\"\n",
+            "78:\n",
             ".quad 77b\n",
             ".popsection\n",
             ".pushsection __rseq_exit_point_array, \"aw\"\n",
+            "79:\n",
             ".quad 22f, 44f\n",
             ".popsection\n",
+            // Linkers drop what nothing refers to: these relocations change nothing.
+            ".reloc ., R_X86_64_NONE, 78b\n",
+            ".reloc ., R_X86_64_NONE, 79b\n",
         )
     };
 }
@@ -355,39 +360,36 @@ pub unsafe fn commit_on_cpu(
 
 // The read side of an emitter: nesting, one restartable addition, and the list. Inline, since a call costs as much as the addition.
 //
-// rdi  gate; section    rsi  header    rdx  section    r8  distance of the rseq area
-// rax  CPU; the list    r10  scratch                   rcx distance of the thread block
-//
-// The CPU is read inside the sequence, which any migration aborts. Whatever the fast way does not do is left to `enter_slow` and
-// `leave_slow`, before anything was counted. They are called from beside the abort handler: the stack is aligned for it, and
-// nothing unwinds out of them.
+// The CPU is read inside the sequence, which any migration aborts. Whatever the fast way does not do it declines before anything was
+// counted.
+
+/// Adds 1 to a word of this CPU. `$offset`: the distance of the rseq area; `$header`, which holds the header's address, and `$cpu`, once as
+/// a whole and once as 32 bits: registers. The lines of `$declined` are for what was aborted, and for label 45.
 macro_rules! count_in_sequence {
-    ($word:literal) => {
+    ($word:literal, $offset:literal, $header:literal, $cpu:literal, $cpu_32:literal, [$($declined:literal),*]) => {
         concat!(
-            "mov r8, qword ptr [rip + {state} + {rseq_offset}]\n",
+            "mov ", $offset, ", qword ptr [rip + {state} + {rseq_offset}]\n",
             crate::rseq_sections!(),
-            "lea r10, [rip + 77b]\n",
-            "mov qword ptr fs:[r8 + 8], r10\n",
+            "lea ", $cpu, ", [rip + 77b]\n",
+            "mov qword ptr fs:[", $offset, " + 8], ", $cpu, "\n",
             "22:\n",
-            crate::mutated_asm!(unrestarted ["mov qword ptr fs:[r8 + 8], 0"] else []),
-            "mov eax, dword ptr fs:[r8 + 4]\n",
+            crate::mutated_asm!(unrestarted [concat!("mov qword ptr fs:[", $offset, " + 8], 0")] else []),
+            "mov ", $cpu_32, ", dword ptr fs:[", $offset, " + 4]\n",
             // Above: the thread is not registered, the counters are not installed, or this is a forked child (RS-4).
-            "cmp eax, dword ptr [rsi + {sequenced}]\n",
+            "cmp ", $cpu_32, ", dword ptr [", $header, " + {sequenced}]\n",
             "jae 44f\n",
-            "shl rax, 6\n",
+            "shl ", $cpu, ", 6\n",
             // The commit.
-            "inc qword ptr [",
-            $word,
-            " + rax]\n",
+            "inc qword ptr [", $word, " + ", $cpu, "]\n",
             "55:\n",
-            crate::mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
+            crate::mutated_asm!(armed_after_commit [] else [concat!("mov qword ptr fs:[", $offset, " + 8], 0")]), // SYS-3
             ".pushsection __rseq_failure, \"ax\"\n",
             ".byte 0x0f, 0xb9, 0x3d\n", // ud1 signature(%rip), %edi (SYS-4)
             ".long {signature}\n",
             "44:\n",
-            crate::mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r8 + 8], 0"]), // SYS-3
+            crate::mutated_asm!(armed_after_refusal [] else [concat!("mov qword ptr fs:[", $offset, " + 8], 0")]), // SYS-3
             "45:\n",
-            "call {slow}\n",
+            $($declined, "\n",)*
             "jmp 66f\n",
             ".popsection\n",
         )
@@ -396,49 +398,55 @@ macro_rules! count_in_sequence {
 
 const _: () = assert!(offset_of!(PhaseCounters, enter) == 0);
 
-/// Enters the read-side critical section of an emitter.
+/// Enters the read-side critical section of an emitter. [`Entered::NOTHING`]: not this way, and nothing was counted.
 ///
 /// # Signal safety
 ///
-/// As for [`emit`](tracepoint::emit).
+/// As for [`emit`](crate::tracepoint::emit).
 #[inline(always)]
 pub fn enter(gate: &Gate) -> Entered {
     let (first, section): (*const Entry, *mut PhaseCounters);
     // SAFETY: SYS-1 to SYS-4. The sequence adds to a word that RS-1 gives to sequences of this CPU.
     unsafe {
         asm!(
-            "mov rcx, qword ptr [rip + {state} + {block_offset}]",
+            "mov {first}, qword ptr [rip + {state} + {block_offset}]",
             // Also true for threads that are untraced or fresh.
-            "cmp dword ptr fs:[rcx], {max_nesting}",
+            "cmp dword ptr fs:[{first}], {max_nesting}",
             "jae 45f",
             crate::mutated_asm!(list_one_phase ["jmp 45f"] else []),
             crate::mutated_asm!(list_mixed_words ["jmp 45f"] else []),
-            "mov rsi, qword ptr [rip + {state} + {header}]",
-            "mov rdx, qword ptr [rsi + {current}]",
-            count_in_sequence!("rdx"),
-            "inc dword ptr fs:[rcx]",
+            "mov {header}, qword ptr [rip + {state} + {header_at}]",
+            "mov {section}, qword ptr [{header} + {current}]",
+            count_in_sequence!("{section}", "{offset}", "{header}", "{first}", "{first:e}", ["xor {first:e}, {first:e}", "mov {section:e}, {nothing}"]),
+            // Loaded again: few registers are taken, so that the event's values stay in theirs.
+            "mov {first}, qword ptr [rip + {state} + {block_offset}]",
+            "inc dword ptr fs:[{first}]",
             // RS-3: the list is loaded behind the addition; the writer's membarrier makes the CPU do so.
-            "mov rax, qword ptr [rdi]",
+            "mov {first}, qword ptr [{gate}]",
             "66:",
-            in("rdi") gate,
-            out("rax") first,
-            out("rdx") section,
+            gate = in(reg) gate,
+            first = out(reg) first,
+            section = out(reg) section,
+            header = out(reg) _,
+            offset = out(reg) _,
             max_nesting = const MAX_NESTING,
+            nothing = const Section::NOTHING,
             state = sym read_side::STATE,
-            header = const offset_of!(State, header),
+            header_at = const offset_of!(State, header),
             rseq_offset = const offset_of!(State, rseq_offset),
             block_offset = const offset_of!(State, block_offset),
             sequenced = const offset_of!(Header, sequenced),
             current = const offset_of!(Header, current),
-            slow = sym tracepoint::enter_slow,
             signature = const SIGNATURE,
-            clobber_abi("C"),
+            options(nostack),
         );
         Entered { first, section: Section::from_raw(section) }
     }
 }
 
 /// Leaves the section that [`enter`] entered.
+///
+/// What the fast way declines is called from beside the abort handler: the stack is aligned for it, and nothing unwinds out of it.
 ///
 /// # Safety
 ///
@@ -448,15 +456,15 @@ pub unsafe fn leave(section: Section) {
     // SAFETY: as above; the caller's duty.
     unsafe {
         asm!(
-            "mov rcx, qword ptr [rip + {state} + {block_offset}]",
             crate::mutated_asm!(list_mixed_words ["jmp 45f"] else []),
-            "mov rsi, qword ptr [rip + {state} + {header}]",
-            count_in_sequence!("rdi + {leave}"),
+            "mov rsi, qword ptr [rip + {state} + {header_at}]",
+            count_in_sequence!("rdi + {leave}", "r8", "rsi", "rax", "eax", ["call {slow}"]),
+            "mov rcx, qword ptr [rip + {state} + {block_offset}]",
             "dec dword ptr fs:[rcx]",
             "66:",
             in("rdi") section.into_raw(),
             state = sym read_side::STATE,
-            header = const offset_of!(State, header),
+            header_at = const offset_of!(State, header),
             rseq_offset = const offset_of!(State, rseq_offset),
             block_offset = const offset_of!(State, block_offset),
             sequenced = const offset_of!(Header, sequenced),

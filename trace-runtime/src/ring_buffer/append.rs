@@ -35,10 +35,13 @@ const TURNS: u32 = 64;
 
 impl Outcome {
     fn of(code: u8) -> Outcome {
-        [Outcome::Recorded, Outcome::Full, Outcome::TooLarge, Outcome::NoBuffer]
-            .get(usize::from(code))
-            .copied()
-            .unwrap_or(Outcome::Refused)
+        match code {
+            0 => Outcome::Recorded,
+            1 => Outcome::Full,
+            2 => Outcome::TooLarge,
+            3 => Outcome::NoBuffer,
+            _ => Outcome::Refused,
+        }
     }
 }
 

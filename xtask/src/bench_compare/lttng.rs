@@ -72,6 +72,11 @@ impl Lttng {
         self.lttng(&["start", &session]).map(drop)
     }
 
+    /// Empties the buffers: what is in them would be overwritten while events are counted.
+    pub(super) fn clear(&self, tracer: &Tracer) -> Result<()> {
+        self.lttng(&["clear", &session(tracer)]).map(drop)
+    }
+
     /// How many events a snapshot holds.
     pub(super) fn recorded(&self, tracer: &Tracer) -> Result<u64> {
         let output = self.place.join("snapshot");

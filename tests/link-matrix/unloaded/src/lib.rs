@@ -1,6 +1,7 @@
 //! A shared object that appends, is refused, and is unloaded.
 
 use ringtrace::ring_buffer::{Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement};
+use std::path::Path;
 
 struct Small;
 
@@ -25,7 +26,9 @@ pub extern "C" fn ends_with_a_refusal() -> bool {
 }
 
 fn channel() -> Option<Channel<Small>> {
-    Channel::in_memory(Geometry { buffers: 256, sub_buffer: 4096, sub_buffers: 2, fallback: 0 }).ok()
+    let is_there = |cpu: &u32| Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists();
+    let buffers = (0..).take_while(is_there).count() as u32;
+    Channel::in_memory(Geometry { buffers, sub_buffer: 4096, sub_buffers: 2, fallback: 0 }).ok()
 }
 
 fn append() -> Option<usize> {

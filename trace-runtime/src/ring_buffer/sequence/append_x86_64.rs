@@ -97,13 +97,13 @@ macro_rules! function {
     };
 }
 
-/// Starts the sequence, reads the counter, and checks CPU and generation. r10: what is per CPU; r11: the buffer's control page;
-/// rax: the counter. Clobbers rdx, r8.
+/// Starts the sequence, reads the counter, and checks CPU and generation. r10: what is per CPU; in the register that is given: the
+/// buffer's control page; rax: the counter; r11: the distance of the rseq area, if that register is another. Clobbers rdx, r8.
 ///
 /// The counter comes first: a processor that makes it wait for the loads before it (Intel's do) then does all the others
 /// meanwhile.
 macro_rules! start {
-    () => {
+    ($control:literal) => {
         concat!(
             "mov r11, qword ptr [rip + {state} + {rseq_offset}]\n",
             mutated_asm!(index_read_before [
@@ -148,9 +148,13 @@ macro_rules! start {
             "add r10, r8\n",
             // RB-9: the generation. 0 is what a forked child finds in its place.
             "mov r8, qword ptr [rdi + {own_generation}]\n",
-            "mov r11, qword ptr [r10 + {generation}]\n",
-            mutated_asm!(generation_not_compared [] else ["cmp r8, qword ptr [r11]", "jne 44f"]),
-            "mov r11, qword ptr [r10 + {control}]\n",
+            "mov ",
+            $control,
+            ", qword ptr [r10 + {generation}]\n",
+            mutated_asm!(generation_not_compared [] else [concat!("cmp r8, qword ptr [", $control, "]"), "jne 44f"]),
+            "mov ",
+            $control,
+            ", qword ptr [r10 + {control}]\n",
         )
     };
 }
@@ -182,10 +186,11 @@ macro_rules! convert {
     };
 }
 
-/// Leaves the sequence unless the stamp in rax fits the short form: not below the one before, nor too far above. Clobbers rdx.
+/// Leaves the sequence unless the stamp in rax fits the short form: not below the one before, which lies in the control page, nor too
+/// far above. Clobbers rdx.
 macro_rules! check_stamp {
-    () => {
-        concat!("mov rdx, rax\n", "sub rdx, qword ptr [r11 + 8]\n", "shr rdx, {stamp_bits}\n", "jnz 44f\n",)
+    ($control:literal) => {
+        concat!("mov rdx, rax\n", "sub rdx, qword ptr [", $control, " + 8]\n", "shr rdx, {stamp_bits}\n", "jnz 44f\n",)
     };
 }
 
@@ -212,7 +217,8 @@ macro_rules! short_header {
     };
 }
 
-/// The same, with the thread's ID behind it; where records do not carry that, the payload goes over it. Clobbers rax, rdx.
+/// The same, with the thread's ID behind it; where records do not carry that, the payload goes over it. Without a clock, rax need not
+/// be set. Clobbers rax, rdx.
 macro_rules! short_header_and_tid {
     ($to:literal) => {
         concat!(
@@ -222,11 +228,18 @@ macro_rules! short_header_and_tid {
             "mov dword ptr [",
             $to,
             " + {header_len}], edx\n",
+            ".if {stamped} == 0\n",
+            "xor eax, eax\n",
+            ".endif\n",
             short_header!($to),
             ".else\n",
             "shl rdx, 32\n",
+            ".if {stamped}\n",
             "shl eax, 5\n",
             "or eax, dword ptr [rdi + {id}]\n",
+            ".else\n",
+            "mov eax, dword ptr [rdi + {id}]\n",
+            ".endif\n",
             "or rax, rdx\n",
             "mov qword ptr [",
             $to,
@@ -236,26 +249,37 @@ macro_rules! short_header_and_tid {
     };
 }
 
-/// Stores the commit word, and the stamp that is in xmm1 (RB-3: last), and ends the sequence. Clobbers r11.
+/// Stores the commit word, and the stamp that is in xmm1 (RB-3: last), and ends the sequence. Clobbers r11, if that is the control
+/// page.
 macro_rules! commit {
     ($word:literal) => {
+        concat!(commit!(@store $word, "r11"), "mov r11, qword ptr [rip + {state} + {rseq_offset}]\n", commit!(@disarm))
+    };
+    ($word:literal, $control:literal) => {
+        concat!(commit!(@store $word, $control), commit!(@disarm))
+    };
+    (@store $word:literal, $control:literal) => {
         concat!(
             ".if {stamped}\n",
             "movq xmm0, ", $word, "\n",
             mutated_asm!(stamp_outside_commit [
                 "movq qword ptr [rsp - 48], xmm1",
-                "movq xmm1, qword ptr [r11 + 8]"
+                concat!("movq xmm1, qword ptr [", $control, " + 8]")
             ] else []),
             "punpcklqdq xmm0, xmm1\n",
-            "movaps xmmword ptr [r11], xmm0\n",
+            "movaps xmmword ptr [", $control, "], xmm0\n",
             ".else\n",
-            "mov qword ptr [r11], ", $word, "\n",
+            "mov qword ptr [", $control, "], ", $word, "\n",
             ".endif\n",
             "55:\n",
-            mutated_asm!(stamp_outside_commit ["mov rax, qword ptr [rsp - 48]", "mov qword ptr [r11 + 8], rax"] else []),
-            "mov r11, qword ptr [rip + {state} + {rseq_offset}]\n",
-            mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
+            mutated_asm!(stamp_outside_commit [
+                "mov rax, qword ptr [rsp - 48]",
+                concat!("mov qword ptr [", $control, " + 8], rax")
+            ] else []),
         )
+    };
+    (@disarm) => {
+        mutated_asm!(armed_after_commit [] else ["mov qword ptr fs:[r11 + 8], 0"]) // SYS-3
     };
 }
 
@@ -263,7 +287,8 @@ macro_rules! commit {
 ///
 /// ```text
 /// rdi  appender, kept         rax, rdx  scratch, stamp     r8   where the record goes     r10  what is per CPU; calibration
-/// rsi  first word, kept       r9        second word, kept  rcx  third word, kept          r11  control page
+/// rsi  first word, kept       xmm2      second word        rcx  commit word               r11  distance of the rseq area
+///                             xmm3      third word         r9   control page
 /// ```
 macro_rules! define_words {
     ($name:ident, $clock:ident $header:ident $placement:ident $words:literal) => {
@@ -273,42 +298,41 @@ macro_rules! define_words {
         }
 
         function!($name, $clock $header $placement; [
-            "mov r9, rdx",
-            start!(),
+            ".if {words} > 1",
+            "movq xmm2, rdx",
+            ".endif",
+            ".if {words} > 2",
+            "movq xmm3, rcx",
+            ".endif",
+            start!("r9"),
             // RB-5: (position - 1) % size + 1 + length < size.
-            "mov r8, qword ptr [r11]",
-            "lea rdx, [r8 - 1]",
+            "mov rcx, qword ptr [r9]",
+            "lea rdx, [rcx - 1]",
             "and rdx, qword ptr [r10 + {sub_buffer_mask}]",
             "add rdx, qword ptr [rdi + {reach}]",
             mutated_asm!(record_to_the_end ["dec rdx"] else []),
             "cmp rdx, qword ptr [r10 + {sub_buffer_mask}]",
             "ja 44f",
-            "and r8, qword ptr [r10 + {ring_mask}]",
+            "mov r8, qword ptr [r10 + {ring_mask}]",
+            "and r8, rcx",
             "add r8, qword ptr [r10 + {ring}]",
-            mutated_asm!(position_before_bytes [
-                "mov rdx, qword ptr [r11]",
-                "add rdx, qword ptr [rdi + {advance}]",
-                "mov qword ptr [r11], rdx"
-            ] else []),
+            mutated_asm!(position_before_bytes ["add rcx, qword ptr [rdi + {advance}]", "mov qword ptr [r9], rcx"] else []),
             ".if {counter}",
             convert!("r10"),
-            check_stamp!(),
+            check_stamp!("r9"),
             "movq xmm1, rax",
-            ".else",
-            "xor eax, eax",
             ".endif",
             short_header_and_tid!("r8"),
             "mov edx, dword ptr [rdi + {prefix}]",
             "mov qword ptr [r8 + rdx], rsi",
             ".if {words} > 1",
-            "mov qword ptr [r8 + rdx + 8], r9",
+            "movq qword ptr [r8 + rdx + 8], xmm2",
             ".endif",
             ".if {words} > 2",
-            "mov qword ptr [r8 + rdx + 16], rcx",
+            "movq qword ptr [r8 + rdx + 16], xmm3",
             ".endif",
-            "mov rdx, qword ptr [r11]",
-            mutated_asm!(position_before_bytes [] else ["add rdx, qword ptr [rdi + {advance}]"]),
-            commit!("rdx"),
+            mutated_asm!(position_before_bytes [] else ["add rcx, qword ptr [rdi + {advance}]"]),
+            commit!("rcx", "r9"),
             "xor eax, eax",
             "ret",
             "45:",
@@ -316,8 +340,12 @@ macro_rules! define_words {
             "sub rsp, 40",
             ".cfi_adjust_cfa_offset 40",
             "mov qword ptr [rsp], rsi",
-            "mov qword ptr [rsp + 8], rdx",
-            "mov qword ptr [rsp + 16], rcx",
+            ".if {words} > 1",
+            "movq qword ptr [rsp + 8], xmm2",
+            ".endif",
+            ".if {words} > 2",
+            "movq qword ptr [rsp + 16], xmm3",
+            ".endif",
             "mov ecx, dword ptr [rdi + {behind}]",
             "sub ecx, dword ptr [rdi + {prefix}]",
             "mov qword ptr [rsp + 24], rsp",
@@ -331,7 +359,6 @@ macro_rules! define_words {
         ] [
             "mov r11, qword ptr [rip + {state} + {rseq_offset}]",
             mutated_asm!(armed_after_refusal [] else ["mov qword ptr fs:[r11 + 8], 0"]), // SYS-3
-            "mov rdx, r9",
             "jmp 45b",
         ]
             words = const $words,
@@ -361,7 +388,7 @@ macro_rules! define_tail {
             "movq xmm2, rdx",
             "movq xmm3, rcx",
             "mov rcx, r8",
-            start!(),
+            start!("r11"),
             // RB-5: (position - 1) % size + 1 + length < size.
             "mov r8, qword ptr [r11]",
             "lea rdx, [r8 - 1]",
@@ -381,10 +408,8 @@ macro_rules! define_tail {
             ] else []),
             ".if {counter}",
             convert!("r10"),
-            check_stamp!(),
+            check_stamp!("r11"),
             "movq xmm1, rax",
-            ".else",
-            "xor eax, eax",
             ".endif",
             short_header_and_tid!("r8"),
             "mov edx, dword ptr [rdi + {prefix}]",
@@ -523,7 +548,7 @@ macro_rules! define_pieces {
             "shl rdx, 4",
             "add rdx, rsi",
             "mov qword ptr [rsp - 32], rdx",
-            start!(),
+            start!("r11"),
             ".if {counter}",
             convert!("r8"),
             ".elseif {given}",
@@ -536,7 +561,7 @@ macro_rules! define_pieces {
             "cmp rax, qword ptr [r11 + 8]",
             "cmovl rax, qword ptr [r11 + 8]",
             ".elseif {stamped}",
-            check_stamp!(),
+            check_stamp!("r11"),
             ".endif",
             "movq xmm1, rax",
             // RB-5: (position - 1) % size + 1 + length < size.
