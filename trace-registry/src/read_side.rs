@@ -194,7 +194,11 @@ impl Section {
     /// In place of the address of the counters where no section was entered.
     pub(crate) const NOTHING: usize = align_of::<PhaseCounters>();
     /// In place of a section where none was entered.
-    pub(crate) const NONE: Section = Section { counters: NonNull::dangling(), here: PhantomData };
+    pub(crate) const NONE: Section = Section {
+        // SAFETY: not null.
+        counters: unsafe { NonNull::new_unchecked(ptr::without_provenance_mut(Section::NOTHING)) },
+        here: PhantomData,
+    };
 
     /// Puts a section together again that was taken apart.
     ///
