@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use trace_registry::probe::Loss;
-use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 // SAFETY: each consists of `AtomicU64` only; their sizes are asserted in `layout`.
 unsafe impl Words for Superblock {}
@@ -598,26 +598,37 @@ impl<'m> Memory<'m> {
     }
 
     /// Records that were written over before they were consumed: those before the oldest sub-buffer that is there or is not
-    /// consumed, less those that were. Exact when nobody writes or consumes.
+    /// consumed, less those that were. A moment's truth; exact when nobody consumes, unless writers are too fast again and again.
     fn overwritten(&self, buffer: u32) -> Option<u64> {
-        let shape = self.shape();
-        let (opened, total) = self.opened(buffer)?;
-        let page = self.consumed(buffer)?;
-        // Relaxed: a sample for a report.
-        let consumed = page.consumed.load(Ordering::Relaxed) / shape.sub_buffer();
-        let first = consumed.max(opened.saturating_sub(shape.sub_buffers()));
-        let before = if first >= opened {
-            total
-        } else {
-            self.descriptor(buffer, first % shape.sub_buffers())?.records_before.load(Ordering::Relaxed)
-        };
-        let partly = CommitWord::load(&page.partly, Ordering::Relaxed);
-        let is_partly = first == consumed
-            && shape.start(partly.position()) == shape.position_of(first)
-            && shape.offset(partly.position()) != 0
-            && first < opened;
-        let partly = if is_partly { u64::from(partly.records()) } else { 0 };
-        Some((before + partly).saturating_sub(page.delivered.load(Ordering::Relaxed)))
+        const TRIES: u32 = 100;
+        let (shape, control, page) = (self.shape(), self.control(buffer)?, self.consumed(buffer)?);
+        let mut tries = 0;
+        loop {
+            // Acquire: what is loaded below is not older.
+            let word = CommitWord::load(&control.commit, Ordering::Acquire);
+            let (opened, total) = self.opened(buffer)?;
+            // Relaxed: a sample for a report.
+            let consumed = page.consumed.load(Ordering::Relaxed) / shape.sub_buffer();
+            let first = consumed.max(opened.saturating_sub(shape.sub_buffers()));
+            let before = if first >= opened {
+                total
+            } else {
+                self.descriptor(buffer, first % shape.sub_buffers())?.records_before.load(Ordering::Relaxed)
+            };
+            let partly = CommitWord::load(&page.partly, Ordering::Relaxed);
+            let is_partly = first == consumed
+                && shape.start(partly.position()) == shape.position_of(first)
+                && shape.offset(partly.position()) != 0
+                && first < opened;
+            let partly = if is_partly { u64::from(partly.records()) } else { 0 };
+            // Acquire fence: as behind a copy, see `Reader::next`. The descriptor may have become that of a later lap.
+            fence(Ordering::Acquire);
+            let now = CommitWord::load(&control.commit, Ordering::Relaxed);
+            tries += 1;
+            if now == word || shape.is_intact(shape.position_of(first), now.position()) || tries == TRIES {
+                return Some((before + partly).saturating_sub(page.delivered.load(Ordering::Relaxed)));
+            }
+        }
     }
 
     /// Returns the number of sub-buffers that were opened, and of records that were committed.
