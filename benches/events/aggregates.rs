@@ -31,11 +31,19 @@ struct Of {
     key: u32,
     shard: u32,
     table: &'static str,
+    index: &'static str,
+    path: &'static str,
+    perhaps: Option<u32>,
+    a: u64,
+    b: u64,
+    c: u64,
 }
 
 #[inline(always)]
 fn of(i: u64, table: &'static str) -> Of {
-    Of { value: i, key: i as u32 & 15, shard: i as u32 & 3, table }
+    let key = i as u32 & 15;
+    let (index, path) = ("a text of 16 too", "/var/lib/some/path/of/35/characters");
+    Of { value: i, key, shard: i as u32 & 3, table, index, path, perhaps: Some(key), a: i, b: i, c: i }
 }
 
 events! {
@@ -47,6 +55,12 @@ events! {
     summed(value: u64) values |event| Aggregation::of(&format!("*:{event}.value"));
     summed_by(value: u64, key: u32) values_by |event| Aggregation::of(&format!("*:{event}.value by key"));
     summed_by_text(value: u64, table: &str) values_by_text |event| Aggregation::of(&format!("*:{event}.value by table"));
+    counted_by_texts(table: &str, index: &str) count_by_texts |event| Aggregation::of(&format!("*:{event} by table, index"));
+    counted_by_long(value: u64, path: &str) count_by_long |event| Aggregation::of(&format!("*:{event} by path"));
+    counted_by_context(value: u64) count_by_context |event| Aggregation::of(&format!("*:{event} by vtid"));
+    counted_by_option(value: u64, perhaps: Option<u32>) count_by_option |event| Aggregation::of(&format!("*:{event} by perhaps"));
+    summed_wide(value: u64, a: u64, b: u64, c: u64, key: u32, shard: u32) values_wide |event| Aggregation::of(&format!("*:{event}.c by key, shard"));
+    summed_behind(table: &str, key: u32, value: u64) values_behind |event| Aggregation::of(&format!("*:{event}.value by key"));
     quantized_by(value: u64, key: u32) quantize_by |event| Aggregation::of(&format!("*:{event}.value by key")).quantize();
 }
 

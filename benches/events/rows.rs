@@ -480,6 +480,12 @@ fn rows() -> Vec<Row> {
         row("aggregate/values", 1, EVENTS, aggregates::values, 0),
         row("aggregate/values/by_u32", 1, EVENTS, aggregates::values_by, 0),
         row("aggregate/values/by_text_16", 1, EVENTS, aggregates::values_by_text, 0),
+        row("aggregate/count/by_2_texts_16", 1, EVENTS, aggregates::count_by_texts, 0),
+        row("aggregate/count/by_text_35", 1, EVENTS, aggregates::count_by_long, 0),
+        row("aggregate/count/by_vtid", 1, EVENTS, aggregates::count_by_context, 0),
+        row("aggregate/count/by_option", 1, EVENTS, aggregates::count_by_option, 0),
+        row("aggregate/values/40_bytes", 1, EVENTS, aggregates::values_wide, 0),
+        row("aggregate/values/behind_text", 1, EVENTS, aggregates::values_behind, 0),
         row("aggregate/quantize/by_u32", 1, EVENTS, aggregates::quantize_by, 0),
     ];
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

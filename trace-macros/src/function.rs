@@ -193,7 +193,8 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
     let is_on = quote!(<__RingtraceSite as #support::Site>::is_on());
     let (attributes, statements) = inner_attributes(body);
     let mut statements = Group::new(Delimiter::Brace, statements);
-    statements.set_span(body.span());
+    // Not the function's own braces: those around a single expression would be said to be superfluous.
+    statements.set_span(Span::call_site().located_at(body.span()));
     let result = result.map(|format| {
         // Where the type stands that is to be a field.
         let mut value = value.clone();
@@ -219,6 +220,7 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
             }
         });
         quote! {
+            #[allow(unknown_lints, clippy::used_underscore_binding)]
             let #start = if #is_on #begin else { (0, 0) };
             #support::Traced::<__RingtraceSite, _, _>::new(
                 #start,
@@ -228,7 +230,10 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
         }
     } else {
         let begin = capturing(&support, &quote!(__rt::begin::<__RingtraceSite, _>((#(#captures,)*))));
-        let start_is = quote!(let #start = if #is_on #begin else { 0 };);
+        let start_is = quote! {
+            #[allow(unknown_lints, clippy::used_underscore_binding)]
+            let #start = if #is_on #begin else { 0 };
+        };
         match result {
             None => quote! {
                 #start_is

@@ -61,6 +61,18 @@ fn never() -> ! {
 }
 
 #[ringtrace::tracepoint]
+#[rustfmt::skip]
+fn brief(number: u32) -> u32 { number }
+
+#[ringtrace::tracepoint(result)]
+#[rustfmt::skip]
+fn brief_result(number: u32) -> u32 { number }
+
+#[ringtrace::tracepoint]
+#[rustfmt::skip]
+async fn brief_future(number: u32) -> u32 { number }
+
+#[ringtrace::tracepoint]
 fn recursive(depth: u32) -> u32 {
     if depth == 0 { 0 } else { recursive(depth - 1) + 1 }
 }
@@ -108,7 +120,7 @@ fn main() {
     println!("{} {}", cart.total(2), cart.other(&cart).total(1));
     println!("{} {}", plain(1, &Opaque, String::new()), generic(1, 2, [0; 3], 4));
     println!("{:?} {:?} {}", fails((1, 2)), borrows(&mut [1]), recursive(3));
-    drop((waits("1", 2), opaque("a"), cart.waits()));
+    drop((waits("1", 2), opaque("a"), cart.waits(), brief_future(brief(1) + brief_result(2))));
     println!("{}", inner::add(1, 2));
     let n = 3;
     ringtrace::event!("net:sent", len = n + 1, n, text = "a", what = ?Opaque; level = Debug, if n > 0);

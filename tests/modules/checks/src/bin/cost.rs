@@ -38,7 +38,12 @@ fn main() {
         times[ROUNDS / 2]
     });
     for ((row, _), median) in rows.iter().zip(medians) {
-        println!("{row:30} 1 {median:10.3} ns {:10.3} x_linked", median / medians[0]);
+        let ratio = median / medians[0];
+        if std::env::var_os("RINGTRACE_BENCH_JSON").is_some() {
+            println!("{{\"name\":\"{row}\",\"threads\":1,\"ns\":{median},\"x_linked\":{ratio}}}");
+        } else {
+            println!("{row:30} 1 {median:10.3} ns {ratio:10.3} x_linked");
+        }
     }
 }
 
