@@ -110,10 +110,20 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Whether a file was named in place of a directory.
+fn is_file(error: &trace_ctf::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| source.kind() == io::ErrorKind::NotADirectory)
+}
+
 /// What to do about an error.
 pub(crate) fn remedy(error: &trace_ctf::Error) -> &'static str {
     if error.is_no_trace() {
         "name the directory that holds the file `metadata`, or one above it"
+    } else if error.is_no_stream() {
+        "it is passed over; keep it elsewhere: babeltrace2 refuses a trace that has such a file"
+    } else if is_file(error) {
+        "name the directory of the trace, not a file in it"
     } else if error.is_io() {
         "check that it exists and that you may read it"
     } else if error.is_unsupported() {

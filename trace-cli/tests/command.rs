@@ -224,15 +224,83 @@ fn names_of_threads_and_processes_may_stand_in_the_context() {
     assert_eq!(names("process_name"), ["7 7 \"srv\"", "9 9 \"cli\""]);
 }
 
+/// Of which babeltrace2 2.0.4 makes an internal error, and shows nothing of the trace.
+#[test]
+fn files_that_are_no_streams_are_passed_over() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "a.ringtrace", 7);
+    let stats = |here: &Path| text(&run(&["stats", "--json"], here).stdout);
+    let before = stats(here.path());
+    let trace = here.path().join("a.ringtrace");
+    for (name, bytes) in
+        [("README", &b"what this is"[..]), ("core", b"\x7fELF\x02\x01"), ("notes~", b"x"), (".metadata.swp", b"b0VIM")]
+    {
+        fs::write(trace.join(name), bytes).unwrap();
+        let output = run(&["stats", "--json"], here.path());
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), before.clone()), "{told}");
+        let line = format!("./a.ringtrace/{name}: no stream of this trace: it begins with no packet\\n  it is passed over");
+        assert_eq!(told.contains(&line), !name.starts_with('.'), "{told}");
+        assert_eq!(run(&["check"], here.path()).status.code(), Some(if name.starts_with('.') { 0 } else { 5 }));
+        let _ = fs::remove_dir_all(here.path().join("new"));
+        assert!(run(&["convert", "a.ringtrace", "-o", "new", "--format", "ctf2"], here.path()).status.success());
+        assert!(!here.path().join("new").join(name).exists());
+        fs::remove_file(trace.join(name)).unwrap();
+    }
+    // What was a stream is told as damage.
+    for bytes in [&[0; 8][..], &[0xC1, 7, 7, 7, 7], &[0xC1]] {
+        fs::write(trace.join("was_a_stream"), bytes).unwrap();
+        let output = run(&["stats"], here.path());
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn traces_without_a_clock_have_no_times_to_choose_by() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("a")).unwrap();
+    let metadata = "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = le; };\nstream { };\n\
+        event { name = \"app:tick\"; fields := struct { integer { size = 8; align = 8; } n; }; };\n";
+    fs::write(here.path().join("a/metadata"), metadata).unwrap();
+    fs::write(here.path().join("a/stream"), [1, 2]).unwrap();
+    let shown = run(&["view", "--columns", "time,n", "a"], here.path());
+    assert_eq!(text(&shown.stdout), "-\t1\n-\t2\n");
+    assert!(text(&run(&["stats", "a"], here.path()).stdout).contains("in 1 stream\n"));
+    for times in [["--from", "+1s"], ["--to", "2026-01-31 14:05:09"]] {
+        let refused = run(&[&["view", "a"], &times[..]].concat(), here.path());
+        assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("no clock"), "{}", text(&refused.stderr));
+    }
+    let refused = run(&["view", "a/metadata"], here.path());
+    assert!(text(&refused.stderr).contains("name the directory of the trace, not a file in it"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn what_is_damaged_is_told_once() {
+    let here = tempfile::tempdir().unwrap();
+    recorded(here.path(), "a.ringtrace", 7);
+    let streams = fs::read_dir(here.path().join("a.ringtrace")).unwrap().map(|entry| entry.unwrap().path());
+    let stream = streams.filter(|path| path.is_file() && !path.ends_with("metadata")).min().unwrap();
+    // The beginning of another packet.
+    fs::write(&stream, [&fs::read(&stream).unwrap()[..], b"\xC1\x1F\xFC\xC1"].concat()).unwrap();
+    for arguments in [&["report"][..], &["hist", "bytes", "--linear", "5"], &["stats"]] {
+        let arguments: Vec<&str> = arguments.iter().map(|word| if *word == "bytes" { "*.bytes" } else { *word }).collect();
+        let output = run(&arguments, here.path());
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(3) && told.matches("error: ").count() == 1, "{arguments:?}: {told}");
+    }
+}
+
 #[test]
 fn where_nothing_matches_it_is_said_what_could() {
     let here = tempfile::tempdir().unwrap();
     recorded(here.path(), "a.ringtrace", 7);
     let told = |arguments: &[&str]| text(&run(arguments, here.path()).stderr);
-    assert!(
-        told(&["view", "--utc", "--from", "+999h"])
-            .contains("no event lies between these times: the first one is of 2023-11-14 ")
-    );
+    let times =
+        [["--from", "+999h"], ["--to", "2020-01-01 00:00:00"]].map(|times| told(&[&["view", "--utc"], &times[..]].concat()));
+    for told in times {
+        let (_, told) = told.split_once("no event lies between these times: they go from 2023-11-14 22:1").unwrap();
+        assert!(told.contains(" to 2023-11-14 22:1") && told.contains("; +1s means a second after the first one\n"), "{told}");
+    }
     assert!(
         told(&["stats", "--if", "path == \"none such\""]).contains("--if holds for no event: without it, `ringtrace hist EVENT")
     );

@@ -175,7 +175,7 @@ fn latencies_are_those_that_were_written() {
         assert_eq!(slowest.len(), 2);
         assert_eq!(slowest[0]["begin_ns"], ORIGIN + 49_001_000);
         assert_eq!(slowest[1]["thread"], "worker-1");
-        assert_eq!(latency["unpaired"], serde_json::json!({ "a": 0, "b": 0, "open": 0, "without_field": 0 }));
+        assert_eq!(latency["unpaired"], serde_json::json!({ "a": 0, "b": 0, "open": 0, "forgotten": 0, "without_field": 0 }));
     }
     let latency = &json(&["latency", "request_begin", "request_end", "--to", "+100us"], here)[0];
     assert_eq!(latency["unpaired"]["open"], 2);

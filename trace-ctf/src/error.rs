@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Io { path: PathBuf, source: io::Error },
     #[error("{}: no trace here: {what}", path.display())]
     NoTrace { path: PathBuf, what: &'static str },
+    #[error("{}: no stream of this trace: it begins with no packet", path.display())]
+    NoStream { path: Arc<Path> },
     #[error("{file}line {line}: {what}", file = Prefix(path))]
     Metadata { path: Option<PathBuf>, line: u32, what: Cow<'static, str> },
     #[error("{file}line {line}: {what} is not supported", file = Prefix(path))]
@@ -111,6 +113,11 @@ impl Error {
         matches!(*self.0, Kind::NoTrace { .. })
     }
 
+    /// Whether a file beside the streams is none: nothing of a packet is at its beginning, as in notes and copies of an editor.
+    pub fn is_no_stream(&self) -> bool {
+        matches!(*self.0, Kind::NoStream { .. })
+    }
+
     /// Whether the metadata text is malformed.
     pub fn is_metadata(&self) -> bool {
         matches!(*self.0, Kind::Metadata { .. })
@@ -137,9 +144,12 @@ impl Error {
         matches!(*self.0, Kind::Truncated { .. })
     }
 
-    /// The stream file the error lies in, where it lies in one.
+    /// The stream file the error lies in, where it lies in one, or the file that is none.
     pub fn stream(&self) -> Option<&Path> {
-        self.place()?.stream.as_deref()
+        match &*self.0 {
+            Kind::NoStream { path } => Some(path),
+            _ => self.place()?.stream.as_deref(),
+        }
     }
 
     /// Number of the packet in its stream file, from 0.

@@ -1,4 +1,4 @@
-//! `cargo xtask bench` and `cargo xtask bench-read`.
+//! `cargo xtask bench`, `cargo xtask bench-read` and `cargo xtask memory`.
 
 use crate::bench_compare::matches;
 use crate::process::Cmd;
@@ -58,4 +58,11 @@ pub(crate) fn read(json: bool, rest: Vec<String>) -> Result<bool> {
     let bench = bench.dir(root());
     eprintln!("$ {bench}");
     bench.passes_unshown()
+}
+
+/// Returns whether no command takes more for a larger trace.
+pub(crate) fn memory(megabytes: u64) -> Result<bool> {
+    let test = Cmd::cargo().args(["test", "--release", "--quiet", "--package", "trace-cli", "--test", "memory"]);
+    let test = test.args(["--", "--ignored", "--nocapture"]).env("RINGTRACE_MEMORY_MB", megabytes.to_string());
+    test.dir(root()).passes()
 }

@@ -173,6 +173,14 @@ enum Verb {
         #[arg(long)]
         guided: bool,
     },
+    /// How much memory each command takes that reads a trace, of one of 256 MB and of a part of it: it does not grow.
+    ///
+    /// Needs three times the size on the disk.
+    Memory {
+        /// Size of the trace.
+        #[arg(long, value_name = "MB", default_value_t = 256)]
+        megabytes: u64,
+    },
     /// What is made for browsers, in headless Chromium: the page of `ringtrace report`, and exported traces in the Perfetto UI.
     ///
     /// Of the page, what its keys, its search and its timeline do. Of the exports, that Perfetto's trace processor skips no packet and
@@ -216,6 +224,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::BenchControl { json } => bench_control::run(json),
         Verb::Fuzz { short: true, .. } => Ok(fuzz::short()?.close()),
         Verb::Fuzz { seconds, guided, .. } => Ok(fuzz::run(seconds, guided)?.close()),
+        Verb::Memory { megabytes } => bench::memory(megabytes),
         Verb::Browser => Ok(browser::run()?.close()),
         Verb::Ci => Ok(ci::run()?.close()),
     }

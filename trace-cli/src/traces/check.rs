@@ -101,7 +101,7 @@ fn examine(trace: &Trace, stream: &Stream, report: &mut Report) {
     let mut packets = trace.packets(stream);
     let mut previous: Option<PacketInfo> = None;
     let mut last_event = None;
-    let mut places: Vec<(PathBuf, u64, PacketInfo)> = Vec::new();
+    let mut index: Option<Indexed> = None;
     while let Some(next) = packets.next() {
         let (packet, losses) = match next {
             Ok(next) => next,
@@ -144,12 +144,17 @@ fn examine(trace: &Trace, stream: &Stream, report: &mut Report) {
             last_event = Some(cycles);
         }
         if let Some(file) = packet.file().filter(|_| !packet.is_continued()) {
-            places.push((file.to_path_buf(), packet.byte_offset(), info.clone()));
+            if index.as_ref().is_none_or(|index| index.stream.as_path() != &**file) {
+                index.replace(Indexed::open(file, report)).into_iter().for_each(|index| index.close(report));
+            }
+            if let Some(index) = &mut index {
+                index.compare(packet.byte_offset(), &info, report);
+            }
         }
         previous = Some(info);
         packets.recycle(packet);
     }
-    compare_index(&places, report);
+    index.into_iter().for_each(|index| index.close(report));
 }
 
 fn place(packet: &Packet, at: u64) -> String {
@@ -183,29 +188,47 @@ fn headers(packet: &Packet, previous: Option<&PacketInfo>, report: &mut Report) 
     }
 }
 
-/// Compares the index beside the stream files, where there is one, with their packets.
-fn compare_index(packets: &[(PathBuf, u64, PacketInfo)], report: &mut Report) {
-    for own in packets.chunk_by(|(one, ..), (other, ..)| one == other) {
-        let Some((file, name)) = own.first().and_then(|(file, ..)| Some((file, file.file_name()?))) else { continue };
-        let path = file.with_file_name("index").join(format!("{}.idx", name.to_string_lossy()));
-        let Ok(bytes) = fs::read(&path) else { continue };
-        let entries = match index::decode(&bytes) {
-            Ok(entries) => entries,
-            Err(error) => {
+/// The index beside a stream file, where there is one, on the way through the file.
+struct Indexed {
+    stream: PathBuf,
+    path: PathBuf,
+    entries: Vec<Entry>,
+    /// Packets of the file so far.
+    packets: usize,
+    is_compared: bool,
+}
+
+impl Indexed {
+    fn open(stream: &Path, report: &mut Report) -> Self {
+        let name = stream.file_name().unwrap_or_default().to_string_lossy();
+        let path = stream.with_file_name("index").join(format!("{name}.idx"));
+        let entries = match fs::read(&path).map(|bytes| index::decode(&bytes)) {
+            Ok(Ok(entries)) => Some(entries),
+            Ok(Err(error)) => {
                 report.find(|| format!("{}: {error}", path.display()));
-                continue;
+                None
             }
+            Err(_) => None,
         };
-        if entries.len() != own.len() {
-            report.find(|| format!("{}: {} packets, the stream has {}", path.display(), entries.len(), own.len()));
-            continue;
+        let is_compared = entries.is_some();
+        Self { stream: stream.to_owned(), path, entries: entries.unwrap_or_default(), packets: 0, is_compared }
+    }
+
+    /// Compares the next packet; one difference of a file is enough.
+    fn compare(&mut self, offset: u64, info: &PacketInfo, report: &mut Report) {
+        let number = self.packets;
+        self.packets += 1;
+        let Some(what) = self.entries.get(number).and_then(|entry| differs(entry, offset, info)) else { return };
+        if core::mem::take(&mut self.is_compared) {
+            let path = self.path.display();
+            report.find(|| format!("{path}: entry {number} has another {what} than the packet at byte {offset}"));
         }
-        for (number, (entry, (_, offset, info))) in entries.iter().zip(own).enumerate() {
-            if let Some(what) = differs(entry, *offset, info) {
-                let path = path.display();
-                report.find(|| format!("{path}: entry {number} has another {what} than the packet at byte {offset}"));
-                break;
-            }
+    }
+
+    fn close(self, report: &mut Report) {
+        let Self { path, entries, packets, is_compared, .. } = self;
+        if is_compared && entries.len() != packets {
+            report.find(|| format!("{}: {} packets, the stream has {packets}", path.display(), entries.len()));
         }
     }
 }

@@ -154,7 +154,7 @@ impl Columns {
             }
             let value = match (column.text(event), column.name.as_str()) {
                 (Some(value), _) => value,
-                (None, "time") => time.to_owned(),
+                (None, "time") if !time.is_empty() => time.to_owned(),
                 (None, "event") => event.name().escape_debug().to_string(),
                 (None, "level") => event.class().level.map_or_else(|| "-".to_owned(), |level| level.name().to_owned()),
                 (None, "cpu") => event.packet().info().cpu_id.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),

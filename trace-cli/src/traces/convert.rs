@@ -36,15 +36,17 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     make(&arguments.output)?;
     let mut outcome = Outcome::Complete;
     for (trace, metadata) in traces.iter().zip(metadata) {
-        for error in trace.damage() {
+        let (foreign, damage): (Vec<_>, Vec<_>) = trace.damage().iter().partition(|error| error.is_no_stream());
+        for error in damage {
             complain(format_args!("warning: {error}\n  {}", remedy(error)));
             outcome = Outcome::Partial;
         }
+        let foreign: Vec<_> = foreign.into_iter().filter_map(|error| error.stream()?.file_name()?.to_str()).collect();
         // One trace becomes the directory itself, several keep their places below it.
         let inside = trace.path().strip_prefix(&arguments.directory).unwrap_or(Path::new(""));
         let directory = if inside.as_os_str().is_empty() { arguments.output.clone() } else { arguments.output.join(inside) };
         fs::create_dir_all(&directory).map_err(|error| Failure::file(&directory, error))?;
-        copy(trace.path(), &directory, |name| name != "metadata")?;
+        copy(trace.path(), &directory, |name| name != "metadata" && !foreign.contains(&name))?;
         let indexes = trace.path().join("index");
         if indexes.is_dir() {
             let to = directory.join("index");

@@ -19,8 +19,9 @@ use crate::live::text::table;
 
 /// Characters of the longest bar.
 const BAR: usize = 40;
-/// Groups, and texts, that are told apart; what comes later counts as others.
-const GROUPS: usize = 10_000;
+/// Groups, and texts of all of them, that are told apart; what comes later counts as others.
+const GROUPS: usize = 1_000;
+const TEXTS: usize = 50_000;
 
 /// Shows how the values of a field are distributed: as a plot of powers of two, or of equal steps, with percentiles.
 ///
@@ -96,6 +97,8 @@ struct Gathered {
     value: Column,
     by: Option<Column>,
     groups: BTreeMap<String, Group>,
+    /// Texts of all groups.
+    texts: usize,
     /// Least value and size of equal steps, and their number.
     steps: Option<(f64, f64, u32)>,
 }
@@ -125,8 +128,10 @@ impl Gather for Gathered {
                 }
             }
             _ => match show(value) {
-                Some(text) if group.texts.len() < GROUPS || group.texts.contains_key(&text) => {
-                    *group.texts.entry(text).or_default() += 1;
+                Some(text) if self.texts < TEXTS || group.texts.contains_key(&text) => {
+                    let count = group.texts.entry(text).or_default();
+                    self.texts += usize::from(*count == 0);
+                    *count += 1;
                 }
                 _ => group.others += 1,
             },
@@ -203,6 +208,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
             value: Column::anywhere(&field, &classes),
             by: by.map(|by| Column::anywhere(by, &classes)),
             groups: BTreeMap::new(),
+            texts: 0,
             steps,
         };
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
@@ -218,7 +224,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         let whole = spans.reduce(|(least, most), (low, high)| (least.min(low), most.max(high)));
         if let Some((least, most)) = whole {
             steps = Some((least, (most - least) / f64::from(count), count));
-            groups = gather(steps, &mut Summary::default())?;
+            groups = gather(steps, &mut Summary { is_quiet: true, ..Summary::default() })?;
         }
     }
     let mut groups: Vec<_> = groups.into_iter().filter(|(_, group)| group.count() > 0).collect();

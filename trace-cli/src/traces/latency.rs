@@ -20,8 +20,8 @@ use crate::common::Common;
 use crate::failure::Failure;
 use crate::live::text::table;
 
-/// Events that wait for their partner; beyond that, new ones are not paired.
-const WAITING: usize = 1_000_000;
+/// Events that wait for their partner. When there are so many new ones, those that waited when there were last as many are forgotten.
+const WAITING: usize = 1 << 16;
 
 /// Pairs two events, and shows how much time lies between them: percentiles, and the slowest pairs with their time.
 ///
@@ -74,6 +74,53 @@ struct Found {
     unpaired: (u64, u64),
     /// Events of one of the two classes that lack the field.
     keyless: u64,
+    /// Begins that waited too long.
+    forgotten: u64,
+}
+
+/// Begins that wait for their ends: time and thread, by what they have in common with them.
+#[derive(Default)]
+struct Waiting {
+    young: HashMap<Key, Vec<(i64, Thread)>>,
+    old: HashMap<Key, Vec<(i64, Thread)>>,
+    /// How many are in `young`.
+    count: usize,
+}
+
+impl Waiting {
+    /// Adds a begin. Returns how many are forgotten for it.
+    fn push(&mut self, key: Key, begin: (i64, Thread)) -> u64 {
+        let mut forgotten = 0;
+        if self.count >= WAITING {
+            forgotten = self.old.values().map(|begun| begun.len() as u64).sum();
+            (self.old, self.count) = (core::mem::take(&mut self.young), 0);
+        }
+        self.count += 1;
+        // There is one of nearly every key.
+        self.young.entry(key).or_insert_with(|| Vec::with_capacity(1)).push(begin);
+        forgotten
+    }
+
+    /// The last begin with a key.
+    fn last(&mut self, key: &Key) -> Option<&mut (i64, Thread)> {
+        [&mut self.young, &mut self.old].into_iter().find_map(|begun| begun.get_mut(key)?.last_mut())
+    }
+
+    fn pop(&mut self, key: &Key) -> Option<(i64, Thread)> {
+        let is_young = self.young.contains_key(key);
+        let begun = if is_young { &mut self.young } else { &mut self.old };
+        let all = begun.get_mut(key)?;
+        let last = all.pop();
+        if all.is_empty() {
+            begun.remove(key);
+        }
+        self.count -= usize::from(is_young);
+        last
+    }
+
+    fn len(&self) -> u64 {
+        [&self.young, &self.old].into_iter().flat_map(HashMap::values).map(|begun| begun.len() as u64).sum()
+    }
 }
 
 impl Arguments {
@@ -125,7 +172,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let classes = |of: &[(_, &trace_ctf::declared::EventClass)]| of.iter().map(|(_, class)| Class::of(class)).collect::<Vec<_>>();
     let (begins, ends) = (classes(&begins), classes(&ends));
     let (mut found, mut names) = (Found::default(), Names::default());
-    let (mut waiting, mut open): (HashMap<Key, Vec<(i64, Thread)>>, usize) = (HashMap::new(), 0);
+    let mut waiting = Waiting::default();
     let mapper = || {
         let (mut key, mut who) = (key.clone(), Who::default());
         let (begins, ends) = (&begins, &ends);
@@ -160,36 +207,24 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         };
         // One event may be both: the end of one time and the begin of the next.
         if is_end {
-            match waiting.get_mut(&value).and_then(Vec::pop) {
-                Some((begin, thread)) => {
-                    open -= 1;
-                    found.pair(timestamp.abs_diff(begin), begin, &value, thread, arguments.slowest);
-                }
+            match waiting.pop(&value) {
+                Some((begin, thread)) => found.pair(timestamp.abs_diff(begin), begin, &value, thread, arguments.slowest),
                 None if !is_begin => found.unpaired.1 += 1,
                 None => {}
             }
-            if waiting.get(&value).is_some_and(Vec::is_empty) {
-                waiting.remove(&value);
-            }
         }
         if is_begin {
-            let is_full = open >= WAITING;
-            let begun = waiting.get_mut(&value).filter(|_| !nests).and_then(|begun| begun.last_mut());
-            match begun {
+            match waiting.last(&value).filter(|_| !nests) {
                 Some(place) => {
                     found.unpaired.0 += 1;
                     *place = (timestamp, thread);
                 }
-                None if is_full => found.unpaired.0 += 1,
-                None => {
-                    open += 1;
-                    waiting.entry(value).or_default().push((timestamp, thread));
-                }
+                None => found.forgotten += waiting.push(value, (timestamp, thread)),
             }
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    show(arguments, common, &opened.zone, &found, open as u64, &names)?;
+    show(arguments, common, &opened.zone, &found, waiting.len(), &names)?;
     Ok(opened.close(&summary))
 }
 
@@ -227,7 +262,8 @@ fn show(
             row
         };
         let row = json!({ "a": arguments.begin, "b": end, "latency_ns": found.all.json(),
-            "unpaired": { "a": found.unpaired.0, "b": found.unpaired.1, "open": open, "without_field": found.keyless },
+            "unpaired": { "a": found.unpaired.0, "b": found.unpaired.1, "open": open, "forgotten": found.forgotten,
+                "without_field": found.keyless },
             "slowest": slowest.iter().map(pair).collect::<Vec<_>>() });
         writeln!(out, "{row}")?;
         return Ok(out.flush()?);
@@ -260,12 +296,14 @@ fn show(
         writeln!(out, "no pairs")?;
     }
     let (again, alone) = found.unpaired;
-    if again + alone + open + found.keyless > 0 {
+    if again + alone + open + found.forgotten + found.keyless > 0 {
         let (a, b) = (&arguments.begin, end.unwrap_or(&arguments.begin));
-        let keyless = if found.keyless > 0 { format!(", {} without the field", found.keyless) } else { String::new() };
+        let more = |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
+        let forgotten = more(found.forgotten, &format!("{a} that waited too long, while {WAITING} others began"));
+        let keyless = more(found.keyless, "without the field");
         writeln!(
             out,
-            "\nnot paired: {again} {a} that were followed by another, {alone} {b} without one, {open} {a} at the end{keyless}"
+            "\nnot paired: {again} {a} that were followed by another, {alone} {b} without one, {open} {a} at the end{forgotten}{keyless}"
         )?;
     }
     Ok(out.flush()?)

@@ -45,6 +45,8 @@ pub(super) struct Names {
     /// By process ID.
     processes: HashMap<(Option<[u8; 16]>, i64), Name>,
     who: Who,
+    /// Grows where a name changes.
+    version: u64,
     /// The thread that recorded the last event.
     last: Option<Thread>,
 }
@@ -95,7 +97,7 @@ impl Names {
             let tid = event.field("tid").and_then(|tid| tid.as_i64());
             let text = event.field("name").and_then(|name| Some(name.as_str()?.into_owned()));
             if let Some((tid, text)) = tid.zip(text) {
-                put(&mut self.threads, (thread.trace, tid), Name { is_told: true, since, text });
+                self.version += u64::from(put(&mut self.threads, (thread.trace, tid), Name { is_told: true, since, text }));
             }
         }
         if self.last != Some(thread) {
@@ -103,9 +105,10 @@ impl Names {
             if let Some((tid, text)) = thread.tid.zip(self.who.name(event)) {
                 // A process is called as its first thread is.
                 if let Some(pid) = thread.pid.filter(|pid| *pid == tid) {
-                    put(&mut self.processes, (thread.trace, pid), Name { is_told: false, since, text: text.clone() });
+                    let name = Name { is_told: false, since, text: text.clone() };
+                    self.version += u64::from(put(&mut self.processes, (thread.trace, pid), name));
                 }
-                put(&mut self.threads, (thread.trace, tid), Name { is_told: false, since, text });
+                self.version += u64::from(put(&mut self.threads, (thread.trace, tid), Name { is_told: false, since, text }));
             }
         }
         thread
@@ -132,12 +135,21 @@ impl Names {
     }
 
     pub(super) fn add(&mut self, other: Self) {
-        other.threads.into_iter().for_each(|(key, name)| put(&mut self.threads, key, name));
-        other.processes.into_iter().for_each(|(key, name)| put(&mut self.processes, key, name));
+        for (key, name) in other.threads {
+            put(&mut self.threads, key, name);
+        }
+        for (key, name) in other.processes {
+            put(&mut self.processes, key, name);
+        }
     }
 
     pub(super) fn of(&self, thread: &Thread) -> Option<&str> {
         self.threads.get(&(thread.trace, thread.tid?)).map(|name| name.text.as_str())
+    }
+
+    /// Another number than before where names have changed.
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
     /// What the process of a thread is called.
@@ -156,10 +168,14 @@ impl Names {
     }
 }
 
-fn put<K: Eq + Hash>(names: &mut HashMap<K, Name>, key: K, name: Name) {
+/// Whether the name is another now.
+fn put<K: Eq + Hash>(names: &mut HashMap<K, Name>, key: K, name: Name) -> bool {
     match names.entry(key) {
-        Entry::Occupied(mut known) if *known.get() < name => drop(known.insert(name)),
-        Entry::Occupied(_) => {}
-        Entry::Vacant(place) => drop(place.insert(name)),
+        Entry::Occupied(mut known) if *known.get() < name => known.insert(name.clone()).text != name.text,
+        Entry::Occupied(_) => false,
+        Entry::Vacant(place) => {
+            place.insert(name);
+            true
+        }
     }
 }

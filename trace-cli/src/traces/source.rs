@@ -167,6 +167,10 @@ impl Opened {
             let (begin, end) = (time::show(begin, &zone), time::show(end, &zone));
             return Err(Failure::Wrong(format!("--from {begin} is not before {end}: nothing lies between them")));
         }
+        let has_times = traces.iter().any(|trace| trace.declarations().streams().any(|stream| stream.clock().is_some()));
+        if (from.is_some() || to.is_some()) && !has_times {
+            return Err(Failure::Wrong("this trace has no clock, and its events have no times to choose them by".to_owned()));
+        }
         let plans = plans(&traces, wanted)?;
         Ok(Self { traces, first, zone, from, to, plans })
     }
@@ -189,10 +193,12 @@ impl Opened {
     /// Tells how much was read, and what to do where nothing of it was wanted.
     pub(super) fn close(&self, summary: &Summary) -> Outcome {
         let first = self.first.filter(|_| summary.shown == 0 && !summary.stopped);
-        match first.map(|first| time::show(first, &self.zone)) {
+        match first {
             Some(first) if summary.events == 0 => {
+                let end = self.traces.iter().filter_map(Trace::end).max().unwrap_or(first);
+                let (first, end) = (time::show(first, &self.zone), time::show(end, &self.zone));
                 complain(format_args!(
-                    "no event lies between these times: the first one is of {first}; +1s means a second after it"
+                    "no event lies between these times: they go from {first} to {end}; +1s means a second after the first one"
                 ));
             }
             Some(_) if self.plans.values().any(|plan| matches!(plan, Plan::Some(_))) => {

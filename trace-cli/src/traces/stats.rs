@@ -93,7 +93,8 @@ fn overview(opened: &Opened, counts: &Counts, summary: &Summary, out: &mut impl 
     let streams: usize = opened.traces.iter().map(|trace| trace.streams().len()).sum();
     let rate = counts.total.rate(duration).map_or_else(String::new, |rate| format!(", {}", Rate(rate)));
     let (events, bytes) = (counts.total.events, Bytes(counts.total.bytes));
-    writeln!(out, "{events} events{rate}, {bytes}, in {streams} streams")?;
+    let plural = if streams == 1 { "" } else { "s" };
+    writeln!(out, "{events} events{rate}, {bytes}, in {streams} stream{plural}")?;
     if summary.not_kept > 0 {
         writeln!(out, "not kept: {} events of other keys", summary.not_kept)?;
     }

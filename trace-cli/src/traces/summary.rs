@@ -29,6 +29,8 @@ pub(super) struct Summary {
     pub(super) damaged: u64,
     /// Ended before the trace did.
     pub(super) stopped: bool,
+    /// Of one of several readings of a trace: another tells what is damaged.
+    pub(super) is_quiet: bool,
 }
 
 impl Summary {
@@ -52,8 +54,12 @@ impl Summary {
     }
 
     pub(super) fn damage(&mut self, error: &trace_ctf::Error) {
-        self.damaged += 1;
-        complain(format_args!("error: {error}\n  {}", remedy(error)));
+        let is_harmless = error.is_no_stream();
+        self.damaged += u64::from(!is_harmless);
+        if self.is_quiet {
+            return;
+        }
+        complain(format_args!("{}{error}\n  {}", if is_harmless { "" } else { "error: " }, remedy(error)));
     }
 
     /// Takes over what another one counted.

@@ -43,6 +43,8 @@ struct Line {
     name: String,
     fields: String,
     kind: Kind,
+    /// A future, which ends by an event of its own.
+    is_future: bool,
     children: Vec<usize>,
 }
 
@@ -128,6 +130,7 @@ impl Trees {
             name: name.escape_debug().to_string(),
             fields: fields.to_owned(),
             kind,
+            is_future: false,
             children: Vec::new(),
         };
         let own = slices.name(event.class()).unwrap_or(event.name());
@@ -135,7 +138,7 @@ impl Trees {
         let of = |number| (trace, number);
         let polled = match slices.future(event) {
             Some(Future::Begin(number)) => {
-                let added = self.add(line(Kind::Open, own));
+                let added = self.add(Line { is_future: true, ..line(Kind::Open, own) });
                 self.futures.insert(of(number), added);
                 *self.pending.entry(self.root(added)).or_default() += 1;
                 return None;
@@ -165,7 +168,7 @@ impl Trees {
                 open.truncate(open.len().saturating_sub(count));
                 // What its end was missing in it stays open.
                 let number = ended.last().copied()?;
-                if !self.futures.values().any(|future| *future == number) {
+                if !self.lines.get(&number).is_some_and(|line| line.is_future) {
                     self.end(number, event, fields);
                 }
                 self.complete(number)
@@ -243,6 +246,8 @@ impl Printer {
         let is_root = |(number, line): (&usize, &Line)| line.parent.is_none().then_some(*number);
         let mut roots: Vec<usize> = trees.lines.iter().filter_map(is_root).collect();
         roots.sort_unstable();
+        // Futures have lost their lines.
+        trees.futures.clear();
         roots.into_iter().try_for_each(|root| self.show(&trees.take(root)))
     }
 

@@ -14,6 +14,9 @@ use crate::index;
 /// Largest index that is read, in bytes: some 900 000 packets.
 const LARGEST: u64 = 64 << 20;
 
+/// Packets of a file that are remembered: the first ones. 16 MiB.
+const MOST: u64 = 1 << 20;
+
 /// The packets of a stream file, from the first on, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index(Arc<Mutex<Known>>);
@@ -39,7 +42,7 @@ impl Index {
     /// Adds a packet that was passed, by its number, if it is the next one.
     pub(super) fn add(&self, number: u64, offset: u64, end: Option<i64>) {
         let mut known = self.lock();
-        if known.is_unfit || number != known.packets.len() as u64 {
+        if known.is_unfit || number != known.packets.len() as u64 || number >= MOST {
             return;
         }
         match end {

@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::declared::Declarations;
+use crate::declared::{Declarations, Role};
 use crate::error::{Kind, Place};
+use crate::packet::MAGIC;
 use crate::reader::packet::{Bytes, Cut, Opening, Part};
 use crate::reader::seek::Index;
 use crate::reader::{Packet, PacketInfo};
@@ -92,6 +93,24 @@ impl StreamFile {
     pub(super) fn new(path: &Path, bytes: Option<Vec<u8>>) -> Self {
         Self { path: path.into(), bytes: bytes.map(Arc::from), index: Index::default(), begin: None }
     }
+
+    fn open(&self) -> io::Result<(u64, Source)> {
+        match &self.bytes {
+            Some(bytes) => Ok((bytes.len() as u64, Source::Memory(bytes.clone()))),
+            None => File::open(&self.path).and_then(|file| Ok((file.metadata()?.len(), Source::File(file)))),
+        }
+    }
+
+    /// Whether it begins with no byte of a packet's magic number, where the trace has those. One that damage has zeroed is a stream.
+    pub(super) fn is_foreign(&self, trace: &Declarations) -> bool {
+        let first = trace.packet_header.as_ref().and_then(|root| root.structure.members.first()?.class.integer());
+        let Some(magic) = first.filter(|first| first.role == Some(Role::Magic)) else { return false };
+        let expected = if magic.big_endian { MAGIC.to_be_bytes() } else { MAGIC.to_le_bytes() };
+        let mut begin = [0; 4];
+        let read = self.open().and_then(|(_, source)| source.read_at(&mut begin, 0)).unwrap_or_default();
+        let begin = &begin[..read];
+        begin.iter().any(|byte| *byte != 0) && begin.iter().zip(expected).all(|(byte, expected)| *byte != expected)
+    }
 }
 
 #[derive(Debug)]
@@ -167,12 +186,10 @@ impl Packets {
     }
 
     fn open(&mut self) -> Option<Result<()>> {
-        let StreamFile { path, bytes, index, .. } = self.files.pop_front()?;
+        let file = self.files.pop_front()?;
         self.before = self.previous.as_ref().map(|(info, _)| info.clone());
-        let opened = match bytes {
-            Some(bytes) => Ok((bytes.len() as u64, Source::Memory(bytes))),
-            None => File::open(&path).and_then(|file| Ok((file.metadata()?.len(), Source::File(file)))),
-        };
+        let opened = file.open();
+        let StreamFile { path, index, .. } = file;
         Some(match opened {
             Ok((length, source)) => {
                 let place = Place { stream: Some(path), ..Place::default() };
@@ -244,6 +261,20 @@ impl Packets {
                 return Ok(Some(Packet::new(&self.trace, bytes, place, opening)));
             }
         }
+    }
+
+    /// The end of the last packet that tells one, or the time of the last event of those that do not.
+    pub(super) fn end(mut self) -> Option<i64> {
+        let mut last = None;
+        self.from = Some(i64::MAX);
+        while let Some(Ok((packet, _))) = self.next() {
+            let mut events = packet.events();
+            while let Some(Ok(event)) = events.next_event() {
+                last = last.max(event.timestamp());
+            }
+            self.recycle(packet);
+        }
+        last.max(self.previous.and_then(|(_, end)| end))
     }
 
     /// What the first packet says about itself; the packets cannot be read afterwards.

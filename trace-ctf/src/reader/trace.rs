@@ -168,7 +168,8 @@ impl Trace {
         &self.streams
     }
 
-    /// Stream files that could not be opened or begin with something else than a packet, and a cut end of the metadata.
+    /// Stream files that could not be opened or begin with a damaged packet, files that are [no streams](Error::is_no_stream), and a
+    /// cut end of the metadata.
     pub fn damage(&self) -> &[Error] {
         &self.damage
     }
@@ -181,6 +182,11 @@ impl Trace {
     /// Reads a stream.
     pub fn packets(&self, stream: &Stream) -> Packets {
         Packets::new(self.declarations.clone(), stream.files.iter().cloned())
+    }
+
+    /// When the last packet ends, in nanoseconds from the Unix epoch. Only headers are read, where they tell it.
+    pub fn end(&self) -> Option<i64> {
+        self.streams.iter().filter_map(|stream| self.packets(stream).end()).max()
     }
 
     /// Reads all events in the order of their time stamps.
@@ -205,6 +211,9 @@ impl Trace {
         for mut file in files {
             match Packets::new(self.declarations.clone(), [file.clone()]).first_info() {
                 None => {}
+                Some(Err(_)) if file.is_foreign(&self.declarations) => {
+                    self.damage.push(Kind::NoStream { path: file.path.clone() }.into());
+                }
                 Some(Err(error)) => self.damage.push(error),
                 Some(Ok(info)) => {
                     file.begin = info.timestamp_begin;

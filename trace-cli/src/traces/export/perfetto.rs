@@ -1,19 +1,22 @@
 //! Perfetto's protobuf form, packet by packet.
 //!
-//! Each stream of the trace becomes a packet sequence of its own, whose names are interned: a packet that uses a name for the
-//! first time brings it along. After a loss a sequence begins anew, with its names. Field numbers are those of Perfetto's
+//! Each stream of the trace becomes a packet sequence of its own, whose names are interned: the first packet of an event class
+//! brings its names along. After a loss a sequence begins anew, with its names. What the fields of an event are is encoded on all
+//! cores. Field numbers are those of Perfetto's
 //! `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
+use std::sync::Arc;
 
+use trace_ctf::declared::{EventClass, StreamClass};
 use trace_ctf::reader::{Event, Loss, Scope, Value};
 
 use super::super::columns::Column;
 use super::super::names::{Names, Thread};
 use super::super::slices::{Future, Open, Phase, Slices};
-use super::super::source::{Classes, Opened};
+use super::super::source::{Class, Classes, Opened};
 use super::proto::Message;
 use super::{Map, Process, Writer, label, process, tid};
 use crate::failure::Failure;
@@ -58,7 +61,6 @@ const COUNTER: u64 = 4;
 const CATEGORIES: u32 = 1;
 const EVENT_NAMES: u32 = 2;
 const ANNOTATION_NAMES: u32 = 3;
-const ANNOTATION_TEXTS: u32 = 29;
 
 /// Perfetto's numbers of clocks.
 const REALTIME: u64 = 1;
@@ -77,16 +79,90 @@ struct Sequence {
     id: u64,
     is_begun: bool,
     has_lost: bool,
-    interned: HashMap<(u32, String), u64>,
+    /// Classes whose names it has, and those names.
+    classes: HashSet<Class>,
+    names: HashSet<u64>,
+}
+
+/// The numbers of texts.
+#[derive(Default)]
+struct Numbers(HashMap<(u32, String), u64>);
+
+/// The names that the events of a class need, by their numbers.
+struct ClassNames {
+    category: u64,
+    event: u64,
+    /// Of the slice that it begins.
+    slice: Option<u64>,
+    /// Of its fields and context fields.
+    fields: HashMap<String, u64>,
+    /// Each with the field that brings it.
+    entries: Vec<(u64, Vec<u8>)>,
+}
+
+/// The field that tells the CPU.
+const CPU: &str = "cpu";
+
+impl ClassNames {
+    fn new(stream: &StreamClass, class: &EventClass, slices: &Slices, numbers: &mut Numbers) -> Self {
+        let mut entries = Vec::new();
+        let mut intern = |kind: u32, text: &str| {
+            let next = numbers.0.len() as u64 + 1;
+            let number = *numbers.0.entry((kind, text.to_owned())).or_insert(next);
+            let mut entry = Message::default();
+            entry.message(kind, |entry| {
+                entry.number(1, number).text(2, text);
+            });
+            entries.push((number, entry.as_bytes().to_vec()));
+            number
+        };
+        let category = intern(CATEGORIES, class.name.split(':').next().unwrap_or_default());
+        let event = intern(EVENT_NAMES, &class.name);
+        let slice = slices.name(class).map(|name| intern(EVENT_NAMES, name));
+        let roots = [&class.fields, &class.context, &stream.event_context].into_iter().flatten();
+        let names = roots.flat_map(|root| &root.structure.members).map(|member| member.name()).chain([CPU]);
+        let fields = names.map(|name| (name.to_owned(), intern(ANNOTATION_NAMES, name))).collect();
+        Self { category, event, slice, fields, entries }
+    }
+
+    /// Encodes what an event has to tell: its fields, its context and its CPU.
+    fn annotate(&self, event: &Event<'_>, out: &mut Vec<u8>) {
+        let mut all = Message::default();
+        let mut annotate = |name: &str, value: &Value<'_>| {
+            let mut annotation = Message::default();
+            match self.fields.get(name) {
+                Some(number) => annotation.number(1, *number),
+                None => annotation.text(10, name),
+            };
+            fill(&mut annotation, value);
+            all.bytes(track_event::ANNOTATION, annotation.as_bytes());
+        };
+        for scope in [Scope::Payload, Scope::EventContext, Scope::StreamContext] {
+            let Value::Structure(members) = event.value(scope) else { continue };
+            for (name, value) in &members {
+                // The track tells the thread.
+                if scope == Scope::Payload || !matches!(name.as_str(), "vtid" | "tid") {
+                    annotate(name, value);
+                }
+            }
+        }
+        if let Some(cpu) = event.packet().info().cpu_id {
+            annotate(CPU, &Value::Unsigned(cpu));
+        }
+        out.extend(all.as_bytes());
+    }
 }
 
 pub(super) struct Perfetto {
     processes: Vec<Process>,
     slices: Slices,
+    class_names: Arc<HashMap<Class, ClassNames>>,
     /// With the flow that each slice began with.
     open: Open<Option<u64>>,
     names: Names,
     told: HashMap<Thread, Option<String>>,
+    /// The last thread and its tracks, as long as no name changes.
+    last: Option<(Thread, u64, (u64, u64))>,
     /// By their tracks.
     told_processes: HashMap<u64, Option<String>>,
     sequences: HashMap<StreamKey, Sequence>,
@@ -110,12 +186,20 @@ impl Perfetto {
             let event = classes.first().map_or("", |(_, class)| &*class.name);
             (Column::anywhere(&field, &classes), format!("{event}.{field}"))
         });
+        let slices = Slices::new(&classes);
+        let mut numbers = Numbers::default();
+        let names = classes.iter().map(|(stream, class)| {
+            let names = ClassNames::new(stream, class, &slices, &mut numbers);
+            (Class::of(class), names)
+        });
         Ok(Self {
             processes: Process::all(&opened.traces),
-            slices: Slices::new(&classes),
+            class_names: Arc::new(names.collect()),
+            slices,
             open: Open::default(),
             names: Names::default(),
             told: HashMap::new(),
+            last: None,
             told_processes: HashMap::new(),
             sequences: HashMap::new(),
             counters: counters.collect(),
@@ -150,6 +234,9 @@ impl Perfetto {
 
     /// Names the thread and its process, if that was not done; returns the tracks of both, the process's first.
     fn tracks(&mut self, thread: &Thread, out: &mut dyn Write) -> io::Result<(u64, u64)> {
+        if let Some((_, _, tracks)) = self.last.filter(|(last, version, _)| last == thread && *version == self.names.version()) {
+            return Ok(tracks);
+        }
         let (pid, process_name) = process(&self.processes, &self.names, thread);
         let (process, own) = (number(&("process", thread.trace, pid)), number(&("thread", thread)));
         if self.told_processes.get(&process).map(Option::as_deref) != Some(process_name) {
@@ -177,6 +264,7 @@ impl Perfetto {
             })?;
             self.told.insert(*thread, name);
         }
+        self.last = Some((*thread, self.names.version(), (process, own)));
         Ok((process, own))
     }
 
@@ -203,10 +291,17 @@ impl Perfetto {
 
 impl Writer for Perfetto {
     fn mapper(&self) -> Box<dyn Fn() -> Map + Sync> {
-        Box::new(|| Box::new(|_, _| Ok(())))
+        let names = self.class_names.clone();
+        Box::new(move || {
+            let names = names.clone();
+            Box::new(move |event, annotations| {
+                names.get(&Class::of(event.class())).into_iter().for_each(|names| names.annotate(event, annotations));
+                Ok(())
+            })
+        })
     }
 
-    fn event(&mut self, event: &Event<'_>, _text: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    fn event(&mut self, event: &Event<'_>, annotations: &[u8], out: &mut dyn Write) -> io::Result<()> {
         let thread = self.names.thread(event);
         self.clock(event, out)?;
         let (process, mut own) = self.tracks(&thread, out)?;
@@ -251,31 +346,20 @@ impl Writer for Perfetto {
             Phase::Instant => INSTANT,
         };
         of.number(track_event::TYPE, kind).number(track_event::TRACK, own);
-        if kind != END {
-            let name = self.slices.name(event.class()).filter(|_| kind == BEGIN).unwrap_or(event.name());
-            let category = event.name().split(':').next().unwrap_or_default();
-            of.number(track_event::CATEGORY, sequence.intern(CATEGORIES, category, &mut interned));
-            of.number(track_event::NAME, sequence.intern(EVENT_NAMES, name, &mut interned));
-        }
-        let mut annotate = |name: &str, value: &Value<'_>| {
-            let iid = sequence.intern(ANNOTATION_NAMES, name, &mut interned);
-            let mut annotation = Message::default();
-            annotation.number(1, iid);
-            fill(&mut annotation, value, sequence, &mut interned);
-            of.bytes(track_event::ANNOTATION, annotation.as_bytes());
-        };
-        for scope in [Scope::Payload, Scope::EventContext, Scope::StreamContext] {
-            let Value::Structure(members) = event.value(scope) else { continue };
-            for (name, value) in &members {
-                // The track tells the thread.
-                if scope == Scope::Payload || !matches!(name.as_str(), "vtid" | "tid") {
-                    annotate(name, value);
+        let class = Class::of(event.class());
+        if let Some(names) = self.class_names.get(&class) {
+            if sequence.classes.insert(class) {
+                let new = names.entries.iter().filter(|(number, _)| sequence.names.insert(*number));
+                for (_, entry) in new {
+                    interned.fields(entry);
                 }
             }
+            if kind != END {
+                let name = names.slice.filter(|_| kind == BEGIN).unwrap_or(names.event);
+                of.number(track_event::CATEGORY, names.category).number(track_event::NAME, name);
+            }
         }
-        if let Some(cpu) = info.cpu_id {
-            annotate("cpu", &Value::Unsigned(cpu));
-        }
+        of.fields(annotations);
         // No arrow from a slice to itself.
         if let Some(flow) = flow.filter(|_| flow != begun) {
             of.fixed(track_event::FLOW, flow);
@@ -316,7 +400,7 @@ impl Sequence {
         if self.is_begun && !self.has_lost {
             return Ok(());
         }
-        self.interned.clear();
+        (self.classes, self.names) = Default::default();
         let mut packet = Message::default();
         packet.number(packet::SEQUENCE, self.id).number(packet::FLAGS, CLEARED);
         packet.number(if self.is_begun { packet::DROPPED } else { packet::FIRST }, 1);
@@ -326,25 +410,10 @@ impl Sequence {
         (self.is_begun, self.has_lost) = (true, false);
         write(&packet, out)
     }
-
-    /// The number of a text; one that is new goes into `interned`.
-    fn intern(&mut self, kind: u32, text: &str, interned: &mut Message) -> u64 {
-        let next = self.interned.len() as u64 + 1;
-        match self.interned.get(&(kind, text.to_owned())) {
-            Some(number) => *number,
-            None => {
-                self.interned.insert((kind, text.to_owned()), next);
-                interned.message(kind, |entry| {
-                    entry.number(1, next).text(2, text);
-                });
-                next
-            }
-        }
-    }
 }
 
 /// Puts a value into an annotation.
-fn fill(annotation: &mut Message, value: &Value<'_>, sequence: &mut Sequence, interned: &mut Message) {
+fn fill(annotation: &mut Message, value: &Value<'_>) {
     match value {
         Value::Boolean(value) => drop(annotation.number(2, u64::from(*value))),
         Value::Unsigned(number) => drop(annotation.number(3, *number)),
@@ -353,9 +422,8 @@ fn fill(annotation: &mut Message, value: &Value<'_>, sequence: &mut Sequence, in
         Value::Long(number) => drop(annotation.text(6, &number.to_string())),
         Value::Float(number) => drop(annotation.double(5, *number)),
         Value::Text(text) => drop(annotation.text(6, text)),
-        // Labels are few.
         Value::Enumeration(number, labels) => match labels.first() {
-            Some(label) => drop(annotation.number(17, sequence.intern(ANNOTATION_TEXTS, label, interned))),
+            Some(label) => drop(annotation.text(6, label)),
             None => drop(annotation.signed(4, *number as i64)),
         },
         Value::Flags(number, labels) if labels.is_empty() => drop(annotation.number(3, *number)),
@@ -367,28 +435,28 @@ fn fill(annotation: &mut Message, value: &Value<'_>, sequence: &mut Sequence, in
         Value::Absent => drop(annotation.text(6, "none")),
         Value::Variant(name, inner) => match &**inner {
             Value::Structure(members) if members.is_empty() => drop(annotation.text(6, name)),
-            inner if name == "some" => fill(annotation, inner, sequence, interned),
-            inner => entry(annotation, name, inner, sequence, interned),
+            inner if name == "some" => fill(annotation, inner),
+            inner => entry(annotation, name, inner),
         },
         // Nested texts are recorded as structures of one member.
         Value::Structure(members) => match &members[..] {
-            [(name, inner)] if name == "value" => fill(annotation, inner, sequence, interned),
-            members => members.iter().for_each(|(name, inner)| entry(annotation, name, inner, sequence, interned)),
+            [(name, inner)] if name == "value" => fill(annotation, inner),
+            members => members.iter().for_each(|(name, inner)| entry(annotation, name, inner)),
         },
         Value::Array(elements) => {
             for element in elements {
                 let mut inner = Message::default();
-                fill(&mut inner, element, sequence, interned);
+                fill(&mut inner, element);
                 annotation.bytes(12, inner.as_bytes());
             }
         }
     }
 }
 
-fn entry(annotation: &mut Message, name: &str, value: &Value<'_>, sequence: &mut Sequence, interned: &mut Message) {
+fn entry(annotation: &mut Message, name: &str, value: &Value<'_>) {
     let mut inner = Message::default();
     inner.text(10, name);
-    fill(&mut inner, value, sequence, interned);
+    fill(&mut inner, value);
     annotation.bytes(11, inner.as_bytes());
 }
 

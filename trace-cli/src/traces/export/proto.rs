@@ -42,6 +42,12 @@ impl Message {
         self
     }
 
+    /// Fields that are encoded already.
+    pub(super) fn fields(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend(bytes);
+        self
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

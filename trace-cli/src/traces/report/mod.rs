@@ -71,7 +71,7 @@ struct Report {
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
     let opened = arguments.source.open(&mut summary)?;
-    let counts = Counts::of(&opened, &mut Summary::default())?;
+    let counts = Counts::of(&opened, &mut Summary { is_quiet: true, ..Summary::default() })?;
     let report = Report::gather(&opened, counts, summary)?;
     let page = html::page(&report, &opened.zone);
     fs::write(&arguments.output, page).map_err(|error| Failure::file(&arguments.output, error))?;
