@@ -6,7 +6,7 @@
 
 use super::table::{IS_KEY, KEY, Key};
 use std::fmt;
-use trace_filter::Value;
+use trace_filter::{Key as Path, Value};
 
 /// Most values of a key.
 pub(super) const MOST: usize = 4;
@@ -91,7 +91,7 @@ pub(super) fn encode(event: u16, values: &[Value<'_>]) -> Key {
     for (i, value) in values.iter().take(MOST).enumerate() {
         let Value::Text(text) = value else { continue };
         let (what, begin, hash) = match text.get(..room - WORD) {
-            Some(begin) if text.len() > room => (HASHED | begin.len() as u8, begin, Some(hash(text))),
+            Some(begin) if text.len() > room => (HASHED | begin.len() as u8, begin, Some(Path::hash(*value))),
             _ => (text.len() as u8, *text, None),
         };
         key.head |= u64::from(what) << shift(i);
@@ -143,35 +143,8 @@ fn little(bytes: &[u8]) -> u64 {
 
 /// Puts a text at byte `at`, where there are zeroes. By words: bytes that are written one by one are slow to read as words.
 #[inline]
-pub(super) fn put_text(words: &mut [u64; KEY / 8], at: usize, text: &[u8]) {
-    let (shift, first) = (8 * (at % WORD) as u32, at / WORD);
-    let mut below = words.get(first).copied().unwrap_or(0);
-    for i in 0..=text.len().div_ceil(WORD) {
-        let next = word(text, i);
-        if let Some(to) = words.get_mut(first + i) {
-            *to = below | (next << shift);
-        }
-        // Nothing where the shift is 0.
-        below = (next >> 1) >> (63 - shift);
-    }
-}
-
-/// The key of one text that is longer than a key.
-#[inline(always)]
-pub(super) fn of_long(head: u64, shift: u8, text: &[u8]) -> Key {
-    let what = HASHED | (KEY - WORD) as u8;
-    Key { head: head | (u64::from(what) << shift), bytes: [word(text, 0), word(text, 1), word(text, 2), hash(text)] }
-}
-
-/// Evenly spread, by words: each is multiplied into what was before, and the halves of the product are folded.
-#[inline]
-fn hash(text: &[u8]) -> u64 {
-    let fold = |hash: u64, word: u64| {
-        let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
-        product as u64 ^ (product >> 64) as u64
-    };
-    let words = (0..text.len().div_ceil(WORD)).map(|i| word(text, i));
-    fold(words.fold(text.len() as u64, fold), 0x2545_f491_4f6c_dd1d)
+fn put_text(words: &mut [u64; KEY / 8], at: usize, text: &[u8]) {
+    (0..text.len().div_ceil(WORD)).for_each(|i| put(words, at + WORD * i, word(text, i)));
 }
 
 /// Puts a word at byte `at`, where there are zeroes. What would lie beyond the end is zero.
@@ -284,7 +257,7 @@ mod tests {
             for (value, decoded) in values.iter().zip(decoded) {
                 match (value, decoded) {
                     (Value::Text(text), KeyValue::Hashed(begin, hash)) => {
-                        prop_assert!(!fits && text.starts_with(begin.as_bytes()) && hash == super::hash(text));
+                        prop_assert!(!fits && text.starts_with(begin.as_bytes()) && hash == Path::hash(*value));
                     }
                     (value, decoded) => prop_assert_eq!(known(value), decoded),
                 }

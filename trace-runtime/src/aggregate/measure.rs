@@ -1,7 +1,7 @@
 //! What an aggregation does with the events of one class, on the event path.
 #![expect(unsafe_code, reason = "a target reaches what its events are added to by address")]
 
-use super::direct::{Carrier, Direct, Pieces, Words};
+use super::direct::{Direct, Parts};
 use super::key::{self, MOST};
 use super::spec::Spec;
 use super::table::{Figures, Key, Table};
@@ -276,8 +276,8 @@ fn without_option(mut class: &'static FieldClass) -> &'static FieldClass {
 
 /// What is done with the events of one class.
 ///
-/// Where what is wanted lies at known places, they come to the target that [`target`](Measure::target) makes. Where it does not, this
-/// is the condition of that target: it takes what it wants of an event, and then rejects it, so that nothing is encoded.
+/// Where they travel in words, they come to the target that [`target`](Measure::target) makes. Where they do not, this is the
+/// condition of that target: it takes what it wants of an event, and then rejects it, so that nothing is encoded.
 pub(super) struct Measure {
     pub(super) state: Arc<State>,
     pub(super) counts: Arc<PerCpu>,
@@ -314,13 +314,13 @@ impl Measure {
         unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], channel, u32::MAX, 0, redact) }
     }
 
-    /// Adds an event that comes as it is encoded.
+    /// Adds an event that comes in words.
     #[inline(always)]
-    fn add_encoded(&self, event: &impl Carrier) {
+    fn add_parts(&self, parts: &Parts<'_>) {
         // Without it nothing gets past the condition.
         let Some(direct) = &self.direct else { return };
-        let value = self.plan.value.as_ref().map(|(_, kind)| (*kind, direct.value(*kind, event)));
-        self.add(value, || direct.key(event));
+        let value = self.plan.value.as_ref().map(|(_, kind)| (*kind, direct.value(*kind, parts)));
+        self.add(value, || direct.key(parts));
     }
 
     /// Adds an event; with a value, if any is wanted, as its kind has it in 64 bits.
@@ -368,7 +368,7 @@ unsafe fn measure<'t>(target: *const Target) -> &'t Measure {
 /// As for [`measure`].
 unsafe extern "C" fn words(target: *const Target, a: u64, b: u64, c: u64) -> u8 {
     // SAFETY: the caller's duty.
-    unsafe { measure(target) }.add_encoded(&Words::new([a, b, c], &[]));
+    unsafe { measure(target) }.add_parts(&Parts::new([a, b, c], &[]));
     0
 }
 
@@ -378,7 +378,7 @@ unsafe extern "C" fn words(target: *const Target, a: u64, b: u64, c: u64) -> u8 
 unsafe extern "C" fn tail(target: *const Target, a: u64, b: u64, c: u64, start: *const u8, len: usize) -> u8 {
     // SAFETY: the caller's duty; where there are none, `start` is that of an empty slice.
     let (measure, text) = unsafe { (measure(target), std::slice::from_raw_parts(start, len)) };
-    measure.add_encoded(&Words::new([a, b, c], text));
+    measure.add_parts(&Parts::new([a, b, c], text));
     0
 }
 
@@ -388,7 +388,9 @@ unsafe extern "C" fn tail(target: *const Target, a: u64, b: u64, c: u64, start: 
 unsafe extern "C" fn pieces(target: *const Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
     // SAFETY: the caller's duty.
     let (measure, finished) = unsafe { (measure(target), Finished::from_raw(pieces, count, total)) };
-    measure.add_encoded(&Pieces(&finished));
+    if let Some(direct) = &measure.direct {
+        measure.add_parts(&direct.gather(&finished));
+    }
     0
 }
 

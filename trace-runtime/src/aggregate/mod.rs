@@ -277,7 +277,7 @@ impl Inner {
         let made = progress.made(rule, class, self.redact).ok()?;
         let plan = Plan::new(&self.spec, class, self.redact).ok()?;
         let measure = self.numbered(named, class, |event| {
-            let direct = Direct::new(&plan, event, class);
+            let direct = Direct::new(&plan, event, class, named.probe.least);
             let (state, counts, inner) = (self.state.clone(), progress.counts.clone(), made.condition.clone());
             Measure { state, counts, inner, event, plan, buckets: self.buckets, direct }
         })?;
