@@ -19,9 +19,10 @@ const RECORD: u64 = 4 + 4 + 8 + 2 + 12;
 /// How much smaller the trace is that each command is compared with.
 const PART: u64 = 16;
 
-/// What a command may take in MiB, and how much more of it for the larger trace: what comes and goes differs from run to run.
+/// What a command may take in MiB, and how much more of it for the larger trace: that has as many events that wait for their end as
+/// `latency` keeps, some 48 MiB, and what comes and goes differs from run to run.
 const MOST: u64 = 300;
-const GROWTH: u64 = 48;
+const GROWTH: u64 = 64;
 
 const REQUEST: &str = "app:request_begin";
 
