@@ -1,16 +1,20 @@
 //! Switching tracepoints: whole calls, and their parts.
 
 use super::{Options, show};
-use grace::{GracePeriod, Words};
+use grace::GracePeriod;
 use ringtrace::__private::{Entry, Gate};
 use ringtrace::Session;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Instant;
-use trace_registry::read_side::{self, CpuCounters};
+#[cfg(target_os = "linux")]
+use trace_registry::read_side;
+use words::ReadSide;
 
 #[path = "../../trace-runtime/src/rcu/grace.rs"]
 mod grace;
+#[path = "../../trace-runtime/src/rcu/words.rs"]
+mod words;
 
 const REPETITIONS: usize = 31;
 
@@ -72,41 +76,17 @@ fn swaps(gates: usize) -> f64 {
     median((0..REPETITIONS).map(pass).collect())
 }
 
-/// The words of the read side, as the run time's own writer uses them.
-struct ReadSide;
-
-impl Words for ReadSide {
-    fn phase(&self) -> usize {
-        read_side::phase()
+/// As the run time's own.
+fn barrier() -> bool {
+    fence(Ordering::SeqCst);
+    #[cfg(target_os = "linux")]
+    if read_side::is_sequenced() {
+        const PRIVATE_EXPEDITED: libc::c_int = 8;
+        // SAFETY: membarrier(2) touches no memory of its caller.
+        #[expect(unsafe_code, reason = "membarrier")]
+        return unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) == 0 };
     }
-
-    fn flip(&self) -> usize {
-        read_side::flip_phase()
-    }
-
-    fn left(&self, phase: usize) -> u64 {
-        sum(|cpu| cpu.phases[phase].leave.load(Ordering::Acquire) + cpu.phases[phase].leave_locked.load(Ordering::Acquire))
-    }
-
-    fn entered(&self, phase: usize) -> u64 {
-        sum(|cpu| cpu.phases[phase].enter.load(Ordering::Acquire) + cpu.phases[phase].enter_locked.load(Ordering::Acquire))
-    }
-
-    fn barrier(&self) -> bool {
-        fence(Ordering::SeqCst);
-        #[cfg(target_os = "linux")]
-        if read_side::is_sequenced() {
-            const PRIVATE_EXPEDITED: libc::c_int = 8;
-            // SAFETY: membarrier(2) touches no memory of its caller.
-            #[expect(unsafe_code, reason = "membarrier")]
-            return unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) == 0 };
-        }
-        true
-    }
-}
-
-fn sum(words: impl Fn(&CpuCounters) -> u64) -> u64 {
-    read_side::counters().iter().map(words).fold(0, u64::wrapping_add)
+    true
 }
 
 /// What waits for readers, while nothing fires, and while two threads do.

@@ -10,51 +10,22 @@
 //! - WR-3: What was retired is dropped only after a grace period that began later.
 
 mod grace;
+mod words;
 
-use self::grace::{GracePeriod, Words};
+use self::grace::GracePeriod;
+use self::words::ReadSide;
 use crate::error::{Kind, Result};
 use crate::per_image::PerImage;
 use crate::sys;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trace_registry::is_mutated;
-use trace_registry::read_side::{self, CpuCounters};
-use trace_registry::sync::{AtomicU64, Ordering, fence};
+use trace_registry::read_side;
+use trace_registry::sync::{Ordering, fence};
 
 /// Locks `mutex` whether or not a thread panicked while it held it: every section of ours leaves its data whole.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The words of the [read side](read_side), as the writer uses them.
-struct ReadSide;
-
-impl Words for ReadSide {
-    fn phase(&self) -> usize {
-        read_side::phase()
-    }
-
-    fn flip(&self) -> usize {
-        read_side::flip_phase()
-    }
-
-    fn left(&self, phase: usize) -> u64 {
-        sum(|cpu| [&cpu.phases[phase].leave, &cpu.phases[phase].leave_locked])
-    }
-
-    fn entered(&self, phase: usize) -> u64 {
-        sum(|cpu| [&cpu.phases[phase].enter, &cpu.phases[phase].enter_locked])
-    }
-
-    fn barrier(&self) -> bool {
-        barrier()
-    }
-}
-
-fn sum(words: impl Fn(&CpuCounters) -> [&AtomicU64; 2]) -> u64 {
-    // Acquire: orders what a reader did before its leave. Pairs with the addition in `Section::leave`.
-    let all = read_side::counters().iter().flat_map(|cpu| words(cpu).map(|w| w.load(Ordering::Acquire)));
-    all.fold(0, u64::wrapping_add)
 }
 
 /// Polls `period` until it is over, for at most `limit`. Returns whether it is.
