@@ -59,16 +59,7 @@ const COMMANDS: [&str; 26] = [
 /// Writes pairs of events, of which every sixteenth lacks its end.
 fn write(path: &Path, events: u64) {
     fs::create_dir_all(path).unwrap();
-    let clock = Clock {
-        name: "monotonic".into(),
-        uuid: [3; 16],
-        description: String::new(),
-        frequency_hz: 1_000_000_000,
-        precision_ns: 0,
-        offset_s: 1_700_000_000,
-        offset_cycles: 0,
-        absolute: false,
-    };
+    let clock = Clock { uuid: [3; 16], offset_s: 1_700_000_000, ..Clock::default() };
     let context = vec![Field::new("vtid", FieldClass::signed(32))];
     let streams = vec![StreamClass { id: 0, header: EventHeader::Compact, context }];
     let mut schema = Schema::new(Trace { uuid: UUID, environment: Vec::new(), clock, streams }).unwrap();

@@ -121,16 +121,7 @@ fn arguments() -> Option<Arguments> {
 /// Writes a trace of two streams whose events alternate in time in runs of a hundred, as those of threads on two CPUs do.
 fn write(path: &Path, payload: &Payload, events: u64) {
     fs::create_dir_all(path).expect("the directory can be made");
-    let clock = Clock {
-        name: "monotonic".into(),
-        uuid: [3; 16],
-        description: "CLOCK_MONOTONIC".into(),
-        frequency_hz: 1_000_000_000,
-        precision_ns: 0,
-        offset_s: 1_700_000_000,
-        offset_cycles: 0,
-        absolute: false,
-    };
+    let clock = Clock { uuid: [3; 16], description: "CLOCK_MONOTONIC".into(), offset_s: 1_700_000_000, ..Clock::default() };
     let context = vec![Field::new("vtid", FieldClass::signed(32))];
     let streams = vec![StreamClass { id: 0, header: EventHeader::Compact, context }];
     let mut schema =

@@ -76,16 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// A trace of one stream with four requests, as a tracer would write it.
 fn example() -> trace_ctf::Result<Trace> {
-    let clock = Clock {
-        name: "monotonic".into(),
-        uuid: [3; 16],
-        description: String::new(),
-        frequency_hz: 1_000_000_000,
-        precision_ns: 0,
-        offset_s: 1_700_000_000,
-        offset_cycles: 0,
-        absolute: false,
-    };
+    let clock = Clock { uuid: [3; 16], offset_s: 1_700_000_000, ..Clock::default() };
     let streams = vec![StreamClass { id: 0, header: EventHeader::Compact, context: Vec::new() }];
     let mut schema = Schema::new(schema::Trace { uuid: [7; 16], environment: Vec::new(), clock, streams })?;
     schema.add(EventClass {

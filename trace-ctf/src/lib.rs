@@ -18,16 +18,7 @@
 //! use trace_ctf::{metadata, text};
 //!
 //! # fn main() -> trace_ctf::Result<()> {
-//! let clock = Clock {
-//!     name: "monotonic".into(),
-//!     uuid: [0; 16],
-//!     description: "CLOCK_MONOTONIC".into(),
-//!     frequency_hz: 1_000_000_000,
-//!     precision_ns: 0,
-//!     offset_s: 1_700_000_000,
-//!     offset_cycles: 0,
-//!     absolute: false,
-//! };
+//! let clock = Clock { description: "CLOCK_MONOTONIC".into(), offset_s: 1_700_000_000, ..Clock::default() };
 //! let stream = StreamClass { id: 0, header: EventHeader::Compact, context: vec![Field::new("vtid", FieldClass::signed(32))] };
 //! let mut schema = Schema::new(Trace { uuid: [1; 16], environment: Vec::new(), clock, streams: vec![stream] })?;
 //! schema.add(EventClass {

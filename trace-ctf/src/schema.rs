@@ -74,6 +74,22 @@ pub struct Clock {
     pub absolute: bool,
 }
 
+impl Default for Clock {
+    /// Nanoseconds since the Unix epoch, by the name `monotonic`.
+    fn default() -> Self {
+        Self {
+            name: "monotonic".into(),
+            uuid: [0; 16],
+            description: String::new(),
+            frequency_hz: 1_000_000_000,
+            precision_ns: 0,
+            offset_s: 0,
+            offset_cycles: 0,
+            absolute: false,
+        }
+    }
+}
+
 /// What the event records of some streams have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamClass {
@@ -500,16 +516,7 @@ mod tests {
         Trace {
             uuid: [7; 16],
             environment: vec![("hostname".into(), EnvValue::String("h".into())), ("vpid".into(), EnvValue::Int(-3))],
-            clock: Clock {
-                name: "monotonic".into(),
-                uuid: [1; 16],
-                description: String::new(),
-                frequency_hz: 1_000_000_000,
-                precision_ns: 0,
-                offset_s: -1,
-                offset_cycles: 5,
-                absolute: false,
-            },
+            clock: Clock { uuid: [1; 16], offset_s: -1, offset_cycles: 5, ..Clock::default() },
             streams: vec![StreamClass { id: 0, header: EventHeader::Compact, context: Vec::new() }],
         }
     }

@@ -49,16 +49,7 @@ fn event_class(id: u32, name: &str) -> EventClass {
 }
 
 fn decoder(context: Vec<Field>, classes: impl IntoIterator<Item = EventClass>) -> Decoder {
-    let clock = Clock {
-        name: "c".into(),
-        uuid: [0; 16],
-        description: String::new(),
-        frequency_hz: 1_000_000_000,
-        precision_ns: 0,
-        offset_s: 0,
-        offset_cycles: 0,
-        absolute: false,
-    };
+    let clock = Clock { name: "c".into(), ..Clock::default() };
     let streams = vec![StreamClass { id: 0, header: EventHeader::Full, context }];
     let mut schema = Schema::new(TraceClass { uuid: [1; 16], environment: Vec::new(), clock, streams }).unwrap();
     classes.into_iter().for_each(|class| schema.add(class).unwrap());

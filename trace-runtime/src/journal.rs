@@ -263,16 +263,7 @@ mod tests {
         let path = directory.path().join("journal");
         let flags = OFlags::RDWR | OFlags::CREATE;
         let file = OwnFile::open(CWD, &path, flags, Mode::RUSR | Mode::WUSR).expect("a file");
-        let clock = ctf::Clock {
-            name: "c".into(),
-            uuid: [0; 16],
-            description: String::new(),
-            frequency_hz: 1,
-            precision_ns: 0,
-            offset_s: 0,
-            offset_cycles: 0,
-            absolute: false,
-        };
+        let clock = ctf::Clock { name: "c".into(), frequency_hz: 1, ..ctf::Clock::default() };
         let streams = vec![ctf::StreamClass { id: 0, header: ctf::EventHeader::Full, context: Vec::new() }];
         let trace = ctf::Trace { uuid: [0; 16], environment: Vec::new(), clock, streams };
         let mut journal = Journal::new(file, &path, &trace, &Origin::default(), false).expect("it is written");

@@ -20,16 +20,7 @@ const LOOKUP: u32 = 2;
 const NAME: u32 = 3;
 
 fn schema() -> Schema {
-    let clock = Clock {
-        name: "monotonic".into(),
-        uuid: [3; 16],
-        description: "CLOCK_MONOTONIC".into(),
-        frequency_hz: 1_000_000_000,
-        precision_ns: 0,
-        offset_s: 1_700_000_000,
-        offset_cycles: 0,
-        absolute: false,
-    };
+    let clock = Clock { uuid: [3; 16], description: "CLOCK_MONOTONIC".into(), offset_s: 1_700_000_000, ..Clock::default() };
     let environment = vec![
         ("procname".into(), EnvValue::String("shop".into())),
         ("vpid".into(), EnvValue::Int(4200)),

@@ -38,14 +38,11 @@ pub(crate) fn schema(context: Vec<Field>, payloads: Vec<Vec<Field>>) -> Schema {
             ("vpid".into(), EnvValue::Int(42)),
         ],
         clock: Clock {
-            name: "monotonic".into(),
             uuid: [3; 16],
             description: "CLOCK_MONOTONIC".into(),
-            frequency_hz: 1_000_000_000,
-            precision_ns: 0,
             offset_s: 1_700_000_000,
             offset_cycles: 123_456_789,
-            absolute: false,
+            ..Clock::default()
         },
         streams: (0..).zip(headers).map(stream).collect(),
     };
