@@ -1,6 +1,5 @@
 //! Which processes a verb is about.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -75,7 +74,7 @@ impl Target {
 
     /// Whether a process is meant; where none is named, all are.
     pub(super) fn is_meant(&self, is: &protocol::Process) -> bool {
-        self.process.is_empty() || self.process.iter().any(|wanted| *wanted == is.program || wanted.parse() == Ok(is.pid))
+        self.process.is_empty() || self.process.iter().any(|wanted| names(wanted, is))
     }
 
     /// Returns the processes that are meant: at least one.
@@ -97,18 +96,12 @@ impl Target {
                 _ => Err(Failure::NoProcess(format!("several processes can be traced: choose by -p\n{}", table(&all)))),
             };
         }
-        let mut chosen = BTreeSet::new();
         for wanted in &self.process {
-            let matching: Vec<u32> = match wanted.parse::<u32>() {
-                Ok(pid) => all.iter().map(|p| p.is.pid).filter(|p| *p == pid).collect(),
-                Err(_) => all.iter().filter(|p| p.is.program == *wanted).map(|p| p.is.pid).collect(),
-            };
-            if matching.is_empty() {
+            if !all.iter().any(|process| names(wanted, &process.is)) {
                 return Err(Failure::NoProcess(missing(wanted, &all, &silent)));
             }
-            chosen.extend(matching);
         }
-        all.retain(|process| chosen.contains(&process.is.pid));
+        all.retain(|process| self.is_meant(&process.is));
         Ok(all)
     }
 
@@ -150,6 +143,11 @@ pub(super) fn images_in(directory: &Path) -> Result<Vec<Image>, Failure> {
         )),
         _ => Failure::file(base, error),
     })
+}
+
+/// Whether a process is named so: by its number, or by its program.
+fn names(wanted: &str, is: &protocol::Process) -> bool {
+    wanted.parse().map_or_else(|_| wanted == is.program, |pid: u32| pid == is.pid)
 }
 
 fn nothing(silent: &[(Image, trace_control::Error)]) -> String {
