@@ -15,6 +15,7 @@ use program::Program;
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
+use std::time::SystemTime;
 use tracers::{CLOCK, LTTNG, OURS, TRACERS, Tracer};
 
 const REPETITIONS: usize = 31;
@@ -124,10 +125,10 @@ impl Row {
     /// That the events arrive, and how many fit a repetition.
     fn check(&mut self, program: &mut Program, lttng: Option<&Lttng>) -> Result<()> {
         let lttng = lttng.filter(|_| self.tracer.feature == LTTNG);
-        lttng.map(|lttng| lttng.clear(self.tracer)).transpose()?;
+        let begin = SystemTime::now();
         let answer = program.ask("check", self.payload, self.threads, FEW)?;
         let arrived = match lttng {
-            Some(lttng) => Some(lttng.recorded(self.tracer)?),
+            Some(lttng) => Some(lttng.recorded(self.tracer, begin)?),
             None => answer.arrived,
         };
         if let Some(arrived) = arrived.filter(|arrived| *arrived != answer.fired) {

@@ -5,6 +5,7 @@ use crate::workspace::root;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const INSTALL: &str = "LTTng is not installed: apt-get install lttng-tools liblttng-ust-dev babeltrace2 gcc";
 
@@ -72,20 +73,20 @@ impl Lttng {
         self.lttng(&["start", &session]).map(drop)
     }
 
-    /// Empties the buffers: what is in them would be overwritten while events are counted.
-    pub(super) fn clear(&self, tracer: &Tracer) -> Result<()> {
-        self.lttng(&["clear", &session(tracer)]).map(drop)
-    }
-
-    /// How many events a snapshot holds.
-    pub(super) fn recorded(&self, tracer: &Tracer) -> Result<u64> {
+    /// How many events of `begin` or later a snapshot holds. The buffers are full of what was measured before; emptied by `lttng
+    /// clear`, a snapshot finds nothing in them at all.
+    pub(super) fn recorded(&self, tracer: &Tracer, begin: SystemTime) -> Result<u64> {
+        let begin = begin.duration_since(UNIX_EPOCH)?.as_secs_f64();
         let output = self.place.join("snapshot");
         std::fs::create_dir_all(&output)?;
         let url = format!("file://{}", output.display());
         self.lttng(&["snapshot", "record", "--session", &session(tracer), &url])?;
-        let text = run(Command::new("babeltrace2").arg(&output)).context(INSTALL)?;
+        let text = run(Command::new("babeltrace2").arg("--clock-seconds").arg(&output)).context(INSTALL)?;
         std::fs::remove_dir_all(&output)?;
-        Ok(text.lines().filter(|line| line.contains(" compare:")).count() as u64)
+        // [SECONDS] (…) HOST compare:NAME: …
+        let seconds = |line: &str| line.strip_prefix('[')?.split_once(']')?.0.parse::<f64>().ok();
+        let is_of_it = |line: &&str| line.contains(" compare:") && seconds(line).is_some_and(|seconds| seconds >= begin);
+        Ok(text.lines().filter(is_of_it).count() as u64)
     }
 }
 
