@@ -10,14 +10,14 @@
 #![expect(unsafe_code, reason = "a closure is reached without its type")]
 
 use crate::image::Image;
-use crate::probe::{ErasedProbe, contain, watched};
+use crate::probe::{Entry, ErasedProbe, contain, inside};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::sys;
 use crate::tracepoint::TracepointDescriptor;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
-use core::mem::ManuallyDrop;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::panic::Location;
 use core::time::Duration;
 
@@ -55,20 +55,21 @@ impl<F: ?Sized> Drop for Closure<F> {
 }
 
 impl Attached {
-    /// Runs `call` with the closure. Returns false if it panicked.
+    /// Runs `call` with the closure, by its entry. Returns false if it panicked.
     ///
     /// # Safety
     ///
     /// The closure has the type `F` (CL-1).
     #[inline(always)]
-    pub(crate) unsafe fn run<F>(&self, call: impl FnOnce(&F)) -> bool {
+    pub(crate) unsafe fn run<F>(&self, entry: &Entry, call: impl FnOnce(&F)) -> bool {
         if !self.nests && sys::thread().is_some_and(|t| t.nesting.load(Ordering::Relaxed) & sys::DEPTH > 1) {
             // Relaxed: a count for people.
             self.skipped.fetch_add(1, Ordering::Relaxed);
             return true;
         }
+        let outside = MaybeUninit::uninit();
         // SAFETY: the caller's duty.
-        contain(|| watched(|| call(unsafe { &(*core::ptr::from_ref(self).cast::<Closure<F>>()).call })))
+        contain(|| inside(entry, &outside, || call(unsafe { &(*core::ptr::from_ref(self).cast::<Closure<F>>()).call })))
     }
 }
 
@@ -84,6 +85,8 @@ pub struct Runtime {
     pub register: fn(&'static Image),
     /// Lets go of them, and waits until nothing of the image is used.
     pub unregister: fn(&'static Image),
+    /// Whether this thread panics by the run time's standard library; a shared object may have one of its own.
+    pub is_panicking: fn() -> bool,
 }
 
 /// The run time, where one is linked into the program.

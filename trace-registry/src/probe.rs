@@ -103,7 +103,7 @@ pub enum Loss {
     Nested,
     /// The record is larger than the target takes.
     TooLarge,
-    /// The probe panicked.
+    /// The probe panicked, or its thread was ended in it.
     Panicked,
     /// It was recorded, with a value cut to what fits.
     Cut,
@@ -306,7 +306,8 @@ impl Entry {
     /// taken out of service here; the run time detaches it everywhere and reports it.
     #[inline(always)]
     pub fn run<O: ProbeOutput>(&self, probe: impl FnOnce() -> O) {
-        if !contain(|| watched(probe).record(self)) {
+        let outside = MaybeUninit::uninit();
+        if !contain(|| inside(self, &outside, probe).record(self)) {
             self.panicked();
         }
     }
@@ -320,7 +321,7 @@ impl Entry {
     pub unsafe fn run_closure<F>(&self, call: impl FnOnce(&F)) {
         let Origin::Closure(closure) = &self.origin else { return };
         // SAFETY: the caller's duty.
-        if !unsafe { closure.run(call) } {
+        if !unsafe { closure.run(self, call) } {
             self.panicked();
         }
     }
@@ -362,37 +363,44 @@ pub(crate) fn contain(work: impl FnOnce()) -> bool {
     true
 }
 
-/// Runs a probe, and says so where it is left by what [`contain`] cannot contain.
+/// Runs a probe inside of [`contain`], which knows panics only, where the thread may be ended. `outside`: a place in the frame that runs
+/// `contain`.
 #[inline(always)]
-pub(crate) fn watched<T>(probe: impl FnOnce() -> T) -> T {
+pub(crate) fn inside<T>(entry: &Entry, outside: &MaybeUninit<u8>, probe: impl FnOnce() -> T) -> T {
     #[cfg(feature = "std")]
-    let left = Left;
+    let inside = Inside { entry, outside };
     let output = probe();
     #[cfg(feature = "std")]
-    core::mem::forget(left);
+    core::mem::forget(inside);
     output
 }
 
-/// Dropped where a probe does not return. Where that is no panic, but the unwinding of pthread_exit(3), of a thread's
-/// cancellation, or of another language, `catch_unwind` aborts the program; this says why.
-///
-/// Letting it pass would take a frame with a personality routine of its own around each probe: `catch_unwind` stops whatever
-/// unwinds, unlike `catch (...)` of C++ it cannot be told from outside to go on, and a frame costs every event a call.
+/// Dropped where a probe does not return.
 #[cfg(feature = "std")]
-struct Left;
+struct Inside<'e> {
+    entry: &'e Entry,
+    outside: &'e MaybeUninit<u8>,
+}
 
 #[cfg(feature = "std")]
-impl Drop for Left {
+impl Drop for Inside<'_> {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::io::Write::write_all(
-                &mut std::io::stderr(),
-                b"ringtrace: a probe was left by what is no panic (pthread_exit, cancellation of the thread, or an exception of \
-                  another language): Rust cannot contain that, so the program is aborted\n",
-            );
+        if std::thread::panicking() {
+            return;
         }
+        self.entry.lose(Loss::Panicked);
+        // A panic of the program in a probe of a module is as foreign to it as an exception of C++.
+        if !crate::closure::runtime().is_some_and(|program| (program.is_panicking)()) {
+            // SAFETY: the emitter calls a probe by its address, so that it may be unwound; TE-1: nothing but `contain` lies between.
+            unsafe { crate::sys::end_behind(self.outside) };
+        }
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"ringtrace: a probe was left by an exception of another language, or of a Rust that was linked apart: nobody can contain that, \
+              so the program is aborted\n",
+        );
     }
 }
 

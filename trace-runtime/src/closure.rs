@@ -22,6 +22,7 @@ pub(crate) static RUNTIME: Runtime = Runtime {
     detach_and_wait,
     register: module::register,
     unregister: module::unregister,
+    is_panicking: std::thread::panicking,
 };
 
 fn attach(closure: Arc<Attached>) -> Result<()> {

@@ -12,6 +12,9 @@
 //! | x86-64 and aarch64 Linux | `collect.rs` | an entry in a section: known from the beginning |
 //! | all others, and `--cfg ringtrace_portable` | `first_hit.rs` | a note in a table, by who is hit first |
 //!
+//! A thread that is ended inside a probe (`thread_end.rs`) goes on ending where x86-64 and aarch64 Linux have glibc; musl ends it without
+//! unwinding; elsewhere the program is aborted.
+//!
 //! # Signal safety
 //!
 //! Everything here is async-signal-safe and wait-free.
@@ -50,6 +53,22 @@ pub use images::{Found, images};
 mod no_images;
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 pub use no_images::{Found, images};
+
+#[cfg(all(feature = "std", target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod thread_end;
+#[cfg(all(feature = "std", target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) use thread_end::end_behind;
+
+/// Does nothing: pthread_exit(3) does not unwind, or nobody knows how.
+///
+/// # Safety
+///
+/// None.
+#[cfg(all(
+    feature = "std",
+    not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))
+))]
+pub(crate) unsafe fn end_behind(_: *const core::mem::MaybeUninit<u8>) {}
 
 /// Bit of [`ThreadBlock::nesting`] that marks a thread whose tracepoints are never traced: the tracer's own.
 pub const UNTRACED: u32 = 1 << 31;
