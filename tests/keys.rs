@@ -41,12 +41,30 @@ fn futures_carry_keys_across_awaits_and_threads() {
             task.await.expect("it ends");
         }
     });
+    // Dropped in the middle, it is still the request's.
+    runtime.block_on(async {
+        struct Left;
+        impl Drop for Left {
+            fn drop(&mut self) {
+                step(60);
+            }
+        }
+        let left = Left;
+        let inner = async move {
+            let _left = left;
+            std::future::pending::<()>().await;
+        };
+        let task = tokio::spawn(inner.with_key(request, 60).with_key(user, 1060));
+        tokio::task::yield_now().await;
+        task.abort();
+        assert!(task.await.expect_err("it has no end").is_cancelled());
+    });
     user.scope(7, || request.scope(99, || step(99)));
     assert_eq!((request.get(), user.get()), (0, 0));
     step(0);
     session.stop().expect("it stops");
     let contents = common::read_by_both(&path);
-    assert_eq!(contents.events(), 50 * 6 + 2);
+    assert_eq!(contents.events(), 50 * 6 + 3);
     for line in &contents.lines {
         let value = |name: &str| {
             let (_, rest) = line.split_once(&format!(" {name} = ")).unwrap_or_else(|| panic!("no {name}: {line}"));
@@ -89,6 +107,21 @@ fn extras_are_bounded() {
         assert!(contents.lines[..2].iter().any(|line| line.contains(text)), "{text}: {:?}", contents.lines);
     }
     assert!(contents.lines[3].matches("key = \"key\"").count() > 3, "{}", contents.lines[3]);
+}
+
+#[test]
+fn a_key_that_fills_the_record_leaves_room_for_its_value() {
+    let long = "k".repeat(40_000);
+    let filled = || {
+        for length in (32_650..32_780).chain([40_000]) {
+            noted(6, &[(&long[..length], Extra::from(7u64)), ("b", Extra::from(8u64)), ("c", Extra::from("text"))]);
+        }
+    };
+    let events = ringtrace::test::record("keys:noted", filled);
+    assert_eq!((events.len(), events.lost()), (131, 0));
+    let has_value =
+        |event: &ringtrace::test::Event| event.field("extras").is_some_and(|extras| extras.to_string().contains("=7"));
+    assert!(events.iter().all(has_value), "{}", events[0].to_string().replace('k', ""));
 }
 
 /// Text by `Debug` is bounded, too.

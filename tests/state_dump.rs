@@ -39,6 +39,11 @@ fn broken(_: &StateDump<'_>) {
 #[tracepoint(record)]
 fn opened(number: u32);
 
+fn thread_id() -> String {
+    let link = std::fs::read_link("/proc/thread-self").expect("/proc");
+    link.file_name().expect("a number").to_string_lossy().into_owned()
+}
+
 #[test]
 fn state_is_in_the_session_that_asked_for_it() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -58,7 +63,9 @@ fn state_is_in_the_session_that_asked_for_it() {
     second.enable("state_dump:tables").expect("an exact name");
     opened(1);
     assert_eq!((first.statistics().events, second.statistics().events), (3, 5));
-    let third = start("third", "net:*; state_dump:*; !state_dump:tables");
+    // In a thread that has recorded nothing before: the event has its ID all the same.
+    let of = || (start("third", "net:*; state_dump:*; !state_dump:tables"), thread_id());
+    let (third, tid) = std::thread::scope(|scope| scope.spawn(of).join().expect("it starts"));
     assert!(third.warnings().iter().any(|w| w.contains("net:broken panicked")), "{:?}", third.warnings());
     for session in [&first, &second, &third] {
         session.stop().expect("it stops");
@@ -73,5 +80,7 @@ fn state_is_in_the_session_that_asked_for_it() {
     let contents = read("second");
     assert_eq!(contents.values("state_dump:TableOpen", "name"), ["users", "orders", "late"]);
     assert_eq!(contents.numbers("state_dump:Connection", "number"), [1]);
-    assert_eq!(read("third").counts.keys().collect::<Vec<_>>(), ["state_dump:Connection"]);
+    let contents = read("third");
+    assert_eq!(contents.counts.keys().collect::<Vec<_>>(), ["state_dump:Connection"]);
+    assert!(contents.lines[0].contains(&format!("vtid = {tid}")), "{}", contents.lines[0]);
 }

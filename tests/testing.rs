@@ -81,6 +81,42 @@ fn rules_and_filters_choose() {
     let wrong = catch_unwind(|| drop(test::record("testing:opend", || {})));
     let message = *wrong.expect_err("no such event").downcast::<String>().expect("a message");
     assert!(message.contains("testing:opened"), "{message}");
+    let nothing = test::record("nothing:*", || opened(1));
+    assert_eq!((nothing.len(), nothing.warnings()), (0, &["`nothing:*` matches no probe".to_owned()][..]));
+}
+
+/// Polls on several threads, a task of its own, and a future that is dropped before its end.
+#[test]
+fn asynchronous_code_is_recorded_wherever_it_is_polled() {
+    #[tracepoint]
+    async fn fetch(number: u32) -> u32 {
+        opened(number);
+        tokio::task::yield_now().await;
+        opened(number + 1);
+        number
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+    let events = runtime.block_on(async {
+        tokio::spawn(test::record_async("testing:opened; testing:*fetch*", async {
+            assert_eq!(fetch(1).await, 1);
+            let carried = test::handle().carry(fetch(10));
+            tokio::spawn(carried).await.expect("it ends");
+            tokio::spawn(fetch(20)).await.expect("it ends");
+            let mut dropped = Box::pin(test::handle().carry(fetch(30)));
+            std::future::poll_fn(|context| {
+                assert!(dropped.as_mut().poll(context).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+            tokio::spawn(async move { drop(dropped) }).await.expect("it ends");
+        }))
+        .await
+        .expect("it ends")
+    });
+    assert_eq!(events.named("opened").map(|e| e.get::<u32>("number")).collect::<Vec<_>>(), [1, 2, 10, 11, 30]);
+    let outcomes: Vec<String> = events.named("testing:fetch::exit").map(|e| e.get("outcome")).collect();
+    assert_eq!(outcomes, ["returned", "returned", "cancelled"]);
+    events.assert_pairs();
 }
 
 #[test]

@@ -29,6 +29,15 @@ pub(crate) fn format_parser() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(["ctf1.8", "ctf2"]).try_map(|name| name.parse())
 }
 
+/// What to say of groups of which only some are `shown`; `None`: all are.
+pub(crate) fn more_groups(groups: usize, shown: usize) -> Option<String> {
+    match groups.saturating_sub(shown) {
+        0 => None,
+        1 => Some("and 1 more group: -n shows more".to_owned()),
+        rest => Some(format!("and {rest} more groups: -n shows more")),
+    }
+}
+
 impl Common {
     /// Whether text on standard output is colored: <https://no-color.org>.
     pub(crate) fn is_colored(&self) -> bool {

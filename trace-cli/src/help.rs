@@ -1,12 +1,26 @@
 //! The command line as clap sees it, with its verbs in groups.
 
-use clap::{ArgMatches, Command, CommandFactory as _, Subcommand as _};
+use clap::{Command, CommandFactory as _, FromArgMatches as _, Subcommand as _};
 
-use crate::{Arguments, live, shell, traces};
+use crate::{Arguments, failure, live, shell, traces};
 
 /// What this process was started with. Only who is to read about the verbs waits for their groups.
-pub(crate) fn matches() -> ArgMatches {
-    Arguments::command().try_get_matches().unwrap_or_else(|_| command().get_matches())
+pub(crate) fn arguments() -> Arguments {
+    let matches = Arguments::command().try_get_matches().or_else(|_| command().try_get_matches());
+    matches.and_then(|matches| Arguments::from_arg_matches(&matches)).unwrap_or_else(|error| refuse(&error))
+}
+
+/// Ends with what clap has to say: help, or what is wrong with the command line.
+fn refuse(error: &clap::Error) -> ! {
+    let is_json = std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
+    if !is_json || !error.use_stderr() {
+        error.exit();
+    }
+    failure::complain_in_json();
+    let text = error.render().to_string();
+    let text = text.trim_end();
+    failure::complain(format_args!("error: {}", text.strip_prefix("error: ").unwrap_or(text)));
+    std::process::exit(error.exit_code());
 }
 
 /// The whole command line.

@@ -13,7 +13,7 @@ mod traces;
 
 use std::process::ExitCode;
 
-use clap::{FromArgMatches as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use common::Common;
 
@@ -53,8 +53,7 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let matches = help::matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let arguments = help::arguments();
     let common = &arguments.common;
     if common.json {
         failure::complain_in_json();

@@ -131,6 +131,31 @@ fn lines_are_for_people() {
     }
 }
 
+/// What clap refuses is JSON like any other error where that is asked for, with the same exit code.
+#[test]
+fn wrong_usage_is_json_where_that_is_asked_for() {
+    let here = tempfile::tempdir().unwrap();
+    for (arguments, phrase) in [
+        (&["session", "lists"][..], "unrecognized subcommand 'lists'"),
+        (&["view", "--nope"], "unexpected argument '--nope'"),
+        (&["record", "*", "--for", "soon"], "invalid value 'soon'"),
+        (&["module", "load"], "<FILE>"),
+    ] {
+        let plain = run(arguments, here.path());
+        let json = run(&[&["--json"], arguments].concat(), here.path());
+        assert_eq!((plain.status.code(), json.status.code()), (Some(2), Some(2)), "{arguments:?}");
+        assert!(text(&plain.stderr).starts_with("error: ") && text(&plain.stderr).contains(phrase), "{}", text(&plain.stderr));
+        let object: Value = serde_json::from_str(&text(&json.stderr)).unwrap();
+        assert!(object["error"].as_str().unwrap().contains(phrase), "{object}");
+        assert_eq!(text(&json.stderr).lines().count(), 1);
+    }
+    let help = run(&["--json", "--help"], here.path());
+    assert!(help.status.success() && text(&help.stdout).starts_with("Records what"), "{}", text(&help.stdout));
+    // What stands behind `--` is for the program that is run.
+    let run_program = run(&["run", "--nope", "--", "true", "--json"], here.path());
+    assert!(text(&run_program.stderr).starts_with("error: "), "{}", text(&run_program.stderr));
+}
+
 #[test]
 fn texts_of_a_fixed_length_end_at_their_first_zero() {
     let here = tempfile::tempdir().unwrap();

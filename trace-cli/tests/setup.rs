@@ -245,6 +245,12 @@ fn sessions_are_saved_and_made_again() {
         let (code, message) = place.fail(&["config", "load", "wrong.toml"]);
         assert!(code == 1 && message.contains(phrase) && (content.is_empty() || message.contains("a")), "{message}");
     }
+    // All or none.
+    let sessions = "[[session]]\nname = 'good'\nrules = ['*']\n[[session]]\nname = 'bad'\nrules = ['* if (']\n";
+    std::fs::write(place.here().join("half.toml"), sessions).expect("a file");
+    let (code, message) = place.fail(&["config", "load", "half.toml"]);
+    assert!(code == 1 && message.contains("session good was begun and is ended again"), "{message}");
+    assert!(!place.succeed(&["status"]).contains("good"));
 }
 
 /// The form of a trace's metadata.

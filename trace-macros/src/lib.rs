@@ -321,7 +321,8 @@ pub fn field(item: TokenStream) -> TokenStream {
 /// own: off, it costs one load and one predicted branch.
 ///
 /// On x86-64 and aarch64 Linux the event is known before it happens, so that it is listed, and filters are checked against its
-/// fields. Other systems do not know it at all yet.
+/// fields. Other systems know it from its first hit on, as `ringtrace list` says there. It cannot stand in a `const fn`, nor in the
+/// value of a static: the compiler runs those.
 ///
 /// # Signal safety
 ///
@@ -349,7 +350,7 @@ pub fn span(call: TokenStream) -> TokenStream {
 }
 
 /// Registers a function that records the program's state, such as open tables, connections, names of threads: it runs when a
-/// session starts, and when a rule is added to one, and records into that session only.
+/// session starts, and when a rule is added to one, and records into that session only. It is a free function.
 ///
 /// ```
 /// #[derive(ringtrace::Event)]
@@ -367,8 +368,8 @@ pub fn span(call: TokenStream) -> TokenStream {
 /// ```
 ///
 /// Rules take it by its name, `crate:module::function`, as they take probes of level Info: a session that records `crate:*` has the
-/// state of that crate, too. A program's own call of `Session::start` or `enable` returns when the dumps have run; for sessions that
-/// the environment or the command started, they run on a thread of their own.
+/// state of that crate, too. A program's own call of `Session::start` or `enable` returns when the dumps have run, so that its caller
+/// must not hold a lock that they take; for sessions that the environment or the command started, they run on a thread of their own.
 ///
 /// `name = "…"` is its name; `crate = path` says where `ringtrace` is.
 ///

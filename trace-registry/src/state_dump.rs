@@ -2,9 +2,8 @@
 
 use crate::event::{Event, EventClass};
 use crate::name::Name;
-use crate::probe::Target;
-use crate::read_side;
-use crate::tracepoint::Location;
+use crate::probe::{Loss, Target};
+use crate::tracepoint::{self, Location};
 
 /// What is known about a function with `#[state_dump]`.
 pub struct StateDumpDescriptor {
@@ -42,8 +41,9 @@ impl<'s> StateDump<'s> {
 
     /// Records one event. For ordinary code: the first one of its class is described in the trace, which may write to a file.
     pub fn record<E: Event>(&self, event: E) {
-        if let Some(target) = self.sink.target(E::DESCRIPTION, E::SIZES.least) {
-            read_side::section(|_| target.record(&event));
+        let Some(target) = self.sink.target(E::DESCRIPTION, E::SIZES.least) else { return };
+        if !tracepoint::within(|| target.record(&event)) {
+            target.lose(Loss::Nested);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::provider::MOST;
 use crate::rcu::lock;
 use std::cell::Cell;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::Poll;
@@ -82,13 +83,13 @@ impl Key {
 
     /// Runs `run` with a value.
     pub fn scope<R>(self, value: u64, run: impl FnOnce() -> R) -> R {
-        let _restored = self.set(value);
+        let _restored = Key::replace(self.slot, value);
         run()
     }
 
-    fn set(self, value: u64) -> Restored {
-        let before = VALUES.with(|values| values[self.slot].replace(value));
-        Restored { slot: self.slot, before }
+    fn replace(slot: usize, value: u64) -> Restored {
+        let before = VALUES.with(|values| values[slot].replace(value));
+        Restored { slot, before }
     }
 }
 
@@ -110,41 +111,51 @@ pub trait Carry: Future + Sized {
     fn with_key(self, key: Key, value: u64) -> Carrying<Self> {
         let mut values = [None; MOST];
         values[key.slot] = Some(value);
-        Carrying { future: self, values }
+        Carrying { future: ManuallyDrop::new(self), values }
     }
 
     /// The future, with the values that this thread has now: for tasks that are spawned.
     fn with_current_keys(self) -> Carrying<Self> {
         let values = VALUES.with(|values| std::array::from_fn(|slot| Some(values[slot].get())));
-        Carrying { future: self, values }
+        Carrying { future: ManuallyDrop::new(self), values }
     }
 }
 
 impl<F: Future> Carry for F {}
 
-/// A future with values of [`Key`]s; made by [`Carry`].
+/// A future with values of [`Key`]s; made by [`Carry`]. It has them where it is polled, and where it is dropped before its end.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Carrying<F> {
-    future: F,
-    values: [Option<u64>; MOST],
+    /// Pinned with its owner; dropped once, with the values.
+    future: ManuallyDrop<F>,
+    values: Values,
+}
+
+/// A value of each key; `None`: as it is.
+type Values = [Option<u64>; MOST];
+
+/// Sets `values` in this thread, until what is returned is dropped.
+fn set(values: Values) -> [Option<Restored>; MOST] {
+    let mut numbered = values.into_iter().enumerate();
+    std::array::from_fn(|_| numbered.next().and_then(|(slot, value)| Some(Key::replace(slot, value?))))
 }
 
 impl<F: Future> Future for Carrying<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<F::Output> {
-        let values = self.values;
-        // SAFETY: the future is pinned with its owner, which has no `Drop` and never moves it.
-        let future = unsafe { self.map_unchecked_mut(|this| &mut this.future) };
-        let set = |(slot, value): (usize, Option<u64>)| {
-            value.map(|value| {
-                let before = VALUES.with(|values| values[slot].replace(value));
-                Restored { slot, before }
-            })
-        };
-        let mut numbered = values.into_iter().enumerate();
-        let _restored: [Option<Restored>; MOST] = std::array::from_fn(|_| numbered.next().and_then(set));
+        let _restored = set(self.values);
+        // SAFETY: the future is pinned with its owner, which never moves it.
+        let future = unsafe { self.map_unchecked_mut(|this| &mut *this.future) };
         future.poll(context)
+    }
+}
+
+impl<F> Drop for Carrying<F> {
+    fn drop(&mut self) {
+        let _restored = set(self.values);
+        // SAFETY: dropped once, where it is, and not used again.
+        unsafe { ManuallyDrop::drop(&mut self.future) };
     }
 }

@@ -129,7 +129,10 @@ pub(crate) fn event(stream_id: u32, id: u32, name: &str, level: Level, class: &E
         source: Some(ctf::Source {
             file: class.location.file.to_owned(),
             line: class.location.line,
-            function: format!("{}::{}", class.module_path, class.name),
+            function: match class.name {
+                "" => class.module_path.to_owned(), // an event without a declaration
+                name => format!("{}::{name}", class.module_path),
+            },
         }),
         fields: fields(class.fields, redact),
     }

@@ -2,9 +2,11 @@
 #![expect(unsafe_code, reason = "targets reach their memory by address")]
 
 mod events;
+mod inside;
 mod value;
 
 pub use events::{Event, Events, Of};
+pub use inside::Inside;
 pub use value::{FromValue, Value};
 
 use crate::attach::{self, NamedProbe, Watch};
@@ -12,6 +14,7 @@ use crate::rcu::{self, lock};
 use crate::rule::Rule;
 use events::Raw;
 use std::cell::Cell;
+use std::future::Future;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -37,14 +40,27 @@ use trace_registry::sync::{AtomicU64, Ordering};
 /// [lost](Events::lost).
 #[track_caller]
 pub fn record<R>(rules: &str, run: impl FnOnce() -> R) -> Events {
-    let recording = match Recording::begin(rules) {
-        Ok(recording) => recording,
-        Err(error) => panic!("ringtrace::test::record: {error}"),
-    };
-    let entered = Handle(recording.memory.clone()).enter();
+    let recording = Recording::begin(rules);
+    let entered = recording.handle().enter();
     run();
     drop(entered);
     recording.end()
+}
+
+/// The same for asynchronous code: what `run` recorded, on whatever threads it was polled. Tasks that it spawns take part if they
+/// are [carried](Handle::carry).
+///
+/// # Panics
+///
+/// As for [`record`].
+#[track_caller]
+pub fn record_async<F: Future>(rules: &str, run: F) -> impl Future<Output = Events> + use<F> {
+    let recording = Recording::begin(rules);
+    let run = recording.handle().carry(run);
+    async move {
+        run.await;
+        recording.end()
+    }
 }
 
 /// Returns a handle of the recording that this thread is in, for other threads.
@@ -70,6 +86,11 @@ impl Handle {
         let before = CURRENT.with(|current| current.replace(Some(self.0.clone())));
         ADDRESS.set(Arc::as_ptr(&self.0));
         EnterGuard { before, here: std::marker::PhantomData }
+    }
+
+    /// The future, in the recording wherever it is polled, and where it is dropped: for tasks that are spawned.
+    pub fn carry<F: Future>(&self, future: F) -> Inside<F> {
+        Inside::new(self.clone(), future)
     }
 }
 
@@ -132,13 +153,24 @@ impl Watch for Watcher {
 struct Recording {
     memory: Arc<Memory>,
     watchers: Vec<(&'static NamedProbe, Arc<dyn Watch>)>,
+    /// What is questionable about the rules.
+    warnings: Vec<String>,
 }
 
 impl Recording {
-    fn begin(rules: &str) -> crate::Result<Recording> {
+    #[track_caller]
+    fn begin(rules: &str) -> Recording {
+        match Recording::of(rules) {
+            Ok(recording) => recording,
+            Err(error) => panic!("ringtrace::test::record: {error}"),
+        }
+    }
+
+    fn of(rules: &str) -> crate::Result<Recording> {
         crate::process::current()?;
         crate::consumer::ensure_running()?;
-        let rules = attach::rules(rules, false, false, &mut Vec::new())?;
+        let mut warnings = Vec::new();
+        let rules = attach::rules(rules, false, false, &mut warnings)?;
         let memory = Arc::new(Memory::default());
         let watcher = |named: &'static NamedProbe| {
             let rule = attach::deciding(&rules, named)?.clone();
@@ -153,12 +185,20 @@ impl Recording {
             std::thread::sleep(Duration::from_millis(1));
         }
         attach::control().watch(&watchers);
-        Ok(Recording { memory, watchers })
+        Ok(Recording { memory, watchers, warnings })
     }
 
-    fn end(self) -> Events {
+    fn handle(&self) -> Handle {
+        Handle(self.memory.clone())
+    }
+
+    fn end(mut self) -> Events {
+        self.events()
+    }
+
+    fn events(&mut self) -> Events {
         let events = std::mem::take(&mut *lock(&self.memory.events));
-        Events::new(events, self.memory.lost.load(Ordering::Relaxed))
+        Events::new(events, self.memory.lost.load(Ordering::Relaxed), std::mem::take(&mut self.warnings))
     }
 }
 
@@ -167,7 +207,7 @@ impl Drop for Recording {
         attach::control().unwatch(std::mem::take(&mut self.watchers));
         if std::thread::panicking() {
             // `run` panicked: `Events` prints itself.
-            drop(Events::new(std::mem::take(&mut *lock(&self.memory.events)), self.memory.lost.load(Ordering::Relaxed)));
+            drop(self.events());
         }
     }
 }

@@ -13,7 +13,7 @@ use super::record::interruption;
 use super::target::Target;
 use super::text::{Rate, table};
 use crate::Outcome;
-use crate::common::Common;
+use crate::common::{Common, more_groups};
 use crate::failure::{Failure, complain};
 
 /// Counts events of a running process, without recording them: how many of each, by the values of fields. Of a field, also the
@@ -96,10 +96,7 @@ pub(crate) fn count(arguments: &Arguments, common: &Common) -> Result<Outcome, F
         let (headings, rows) = rows(now, before, arguments.count);
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
         write!(out, "{}", table(&headings, rows))?;
-        match now.figures.groups.len().checked_sub(arguments.count) {
-            Some(rest @ 1..) => writeln!(out, "and {rest} more groups: -n shows more"),
-            _ => Ok(()),
-        }
+        more_groups(now.figures.groups.len(), arguments.count).map_or(Ok(()), |more| writeln!(out, "{more}"))
     })
 }
 

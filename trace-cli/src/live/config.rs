@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use trace_control::protocol::{Request, SessionPlan, SessionState, Status};
+use trace_control::protocol::{Request, SessionName, SessionPlan, SessionState, Status};
 
+use super::process::Process;
 use super::session::{DEFAULT, absolute, new_trace};
 use super::status::probes;
 use super::target::Target;
@@ -201,19 +202,43 @@ fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
         return Err(Failure::Wrong(format!("{}: no [[session]] in it", file.display())));
     }
     target.each(|process| {
-        for session in &configuration.session {
-            let plan = session.plan(&process.is.program)?;
-            let state: SessionState = process.demand(&Request::Create(Box::new(plan)))?;
-            let mut out = io::stdout().lock();
+        let plans = configuration.session.iter().map(|session| session.plan(&process.is.program));
+        let mut made: Vec<SessionState> = Vec::new();
+        // All or none: what can be refused here is, before anything is begun.
+        for plan in plans.collect::<Result<Vec<_>, _>>()? {
+            match process.demand(&Request::Create(Box::new(plan))) {
+                Ok(state) => made.push(state),
+                Err(failure) => {
+                    made.iter().for_each(|state| take_back(process, state));
+                    return Err(failure);
+                }
+            }
+        }
+        let mut out = io::stdout().lock();
+        for state in made {
             if common.json {
                 writeln!(out, "{}", json!({ "pid": process.is.pid, "created": state }))?;
             } else {
-                let place = state.output.as_deref().unwrap_or(Path::new("")).display();
                 let matched = probes(state.probes, "matched");
-                writeln!(out, "{}: session {} created, {matched}, in {place}", process.name(), state.name)?;
+                writeln!(out, "{}: session {} created, {matched}, in {}", process.name(), state.name, place(&state))?;
             }
             state.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
         }
         Ok(())
     })
+}
+
+fn place(state: &SessionState) -> std::path::Display<'_> {
+    state.output.as_deref().unwrap_or(Path::new("")).display()
+}
+
+/// Ends a session that was made for nothing.
+fn take_back(process: &mut Process, state: &SessionState) {
+    let name = SessionName { session: state.name.clone() };
+    match process.demand::<SessionState>(&Request::Destroy(name)) {
+        Ok(_) => {
+            complain(format_args!("{}: session {} was begun and is ended again: {}", process.name(), state.name, place(state)))
+        }
+        Err(failure) => complain(format_args!("error: {failure}")),
+    }
 }

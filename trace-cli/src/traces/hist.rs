@@ -12,7 +12,7 @@ use super::distribution::{Bucket, Distribution};
 use super::source::{Classes, Gather, Opened, SourceOption, there_are};
 use super::summary::Summary;
 use crate::Outcome;
-use crate::common::Common;
+use crate::common::{Common, more_groups};
 use crate::failure::{Failure, complain};
 use crate::live::aggregate::{Live, Options, histogram, names as names_of, steps};
 use crate::live::text::table;
@@ -183,10 +183,7 @@ fn live(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
             let rows: Vec<_> = group.buckets.iter().map(|b| (bounds(b), b.count)).collect();
             bars(&["from", ">count", ""], &rows, out)?;
         }
-        match figures.groups.len().checked_sub(arguments.count) {
-            Some(rest @ 1..) => writeln!(out, "\nand {rest} more groups: -n shows more"),
-            _ => Ok(()),
-        }
+        more_groups(figures.groups.len(), arguments.count).map_or(Ok(()), |more| writeln!(out, "\n{more}"))
     })
 }
 
@@ -251,8 +248,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
         plot(group, steps, arguments.count, &mut out)?;
     }
-    if let (Some(rest @ 1..), false) = (groups.len().checked_sub(arguments.count), common.json) {
-        writeln!(out, "\nand {rest} more groups: -n shows more")?;
+    if let (Some(more), false) = (more_groups(groups.len(), arguments.count), common.json) {
+        writeln!(out, "\n{more}")?;
     }
     out.flush()?;
     if groups.is_empty() {

@@ -1,11 +1,12 @@
 //! Keys and values that are known only at run time.
 
-use super::{Field, FieldClass, FieldDescriptor, Payload, Sizes, Step, Value, VariantOption, select};
+use super::{Field, FieldClass, FieldDescriptor, Payload, Sizes, Step, Value, VariantOption};
 
 /// A value whose kind is known only at run time.
 ///
-/// As a field, `extras: &'a [(&'a str, Extra<'a>)]` holds any keys, each with a value; as many as find room in a record (some six
-/// with texts), the rest is cut, which is counted.
+/// As a field, `extras: &'a [(&'a str, Extra<'a>)]` holds any keys, each with a value; as many as find room in a record (some
+/// nine with numbers, six with texts), the rest is cut, which is counted; so is the end of a key or a text that finds no room.
+/// Filters and aggregations do not see them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extra<'a> {
     /// An integer.
@@ -47,6 +48,9 @@ const fn selected<T: Field + ?Sized>() -> Sizes {
     Sizes::fixed(1).and(T::SIZES)
 }
 
+/// The size of a number behind its selector, in bytes.
+const MOST: usize = 9;
+
 impl Field for Extra<'_> {
     const CLASS: FieldClass = FieldClass::Variant {
         options: &[
@@ -57,16 +61,17 @@ impl Field for Extra<'_> {
             option("text", &[FieldDescriptor::new("value", str::CLASS)]),
         ],
     };
-    const SIZES: Sizes = Sizes::fixed(1).and(i64::SIZES.or(u64::SIZES).or(f64::SIZES).or(bool::SIZES).or(<str as Field>::SIZES));
+    // Room for any value is reserved, so that a key, which is cut to what is left, leaves it.
+    const SIZES: Sizes = Sizes { least: MOST, fixed: false, ..selected::<i64>().or(selected::<str>()) };
 
     #[inline(always)]
     fn write<'p>(&'p self, payload: &mut Payload<'p>) {
         macro_rules! write {
-            ($selector:literal, $type:ty, $value:expr) => {
-                if select(payload, $selector, const { selected::<$type>() }, Self::SIZES) {
-                    <$type as Field>::write($value, payload);
-                }
-            };
+            ($selector:literal, $type:ty, $value:expr) => {{
+                payload.stage([$selector]);
+                payload.skip(const { Sizes::fixed(MOST - selected::<$type>().least) });
+                <$type as Field>::write($value, payload);
+            }};
         }
         match self {
             Extra::Integer(value) => write!(0, i64, value),

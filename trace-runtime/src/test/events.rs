@@ -23,7 +23,7 @@ impl fmt::Debug for Raw {
 }
 
 /// An event.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Event {
     name: &'static str,
     level: Level,
@@ -80,7 +80,8 @@ impl Event {
     #[track_caller]
     pub fn get<T: FromValue>(&self, name: &str) -> T {
         let Some(value) = self.field(name) else { panic!("no field `{name}` in {self}") };
-        T::from_value(value).unwrap_or_else(|| panic!("field `{name}` is no {}: {self}", std::any::type_name::<T>()))
+        let Some(value) = T::from_value(value) else { panic!("field `{name}` is no {}: {self}", std::any::type_name::<T>()) };
+        value
     }
 
     /// Whether this is what recording `event` makes.
@@ -101,6 +102,14 @@ impl Event {
     }
 }
 
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut event = f.debug_struct("Event");
+        event.field("name", &self.name).field("level", &self.level).field("fields", &self.fields);
+        event.field("thread", &self.tid).field("time_ns", &self.time_ns).finish()
+    }
+}
+
 /// As `ringtrace view` shows an event, but for the time.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,11 +125,12 @@ impl fmt::Display for Event {
 pub struct Events {
     events: Vec<Event>,
     lost: u64,
+    warnings: Vec<String>,
 }
 
 impl Events {
-    pub(super) fn new(raw: Vec<Raw>, lost: u64) -> Events {
-        Events { events: raw.into_iter().filter_map(Event::new).collect(), lost }
+    pub(super) fn new(raw: Vec<Raw>, lost: u64, warnings: Vec<String>) -> Events {
+        Events { events: raw.into_iter().filter_map(Event::new).collect(), lost, warnings }
     }
 
     /// How many events there are.
@@ -136,6 +146,11 @@ impl Events {
     /// How many events are missing: too large, too deep, of a probe that panicked, or of an allocator inside of another event.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Returns what was questionable about the rules: patterns that match nothing, tracepoints without a probe.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Returns the events.
@@ -170,7 +185,8 @@ impl Events {
     pub fn assert_order(&self, names: &[&str]) {
         let mut events = self.events.iter();
         for (place, name) in names.iter().enumerate() {
-            assert!(events.any(|event| event.is_called(name)), "no `{name}` behind the first {place} of {names:?}");
+            let behind = if place == 0 { String::new() } else { format!(" behind `{}`", names[place - 1]) };
+            assert!(events.any(|event| event.is_called(name)), "no `{name}`{behind}; expected in this order: {names:?}");
         }
     }
 
@@ -214,7 +230,7 @@ impl<'e> IntoIterator for &'e Events {
     }
 }
 
-/// An event in each line.
+/// An event in each line, and what is missing.
 impl fmt::Display for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.events.first().map_or(0, |event| event.time_ns);
@@ -222,9 +238,9 @@ impl fmt::Display for Events {
             writeln!(f, "{:>12} ns  {event}  [vtid {}]", event.time_ns.saturating_sub(first), event.tid)?;
         }
         if self.lost > 0 {
-            writeln!(f, "{} events were lost", self.lost)?;
+            writeln!(f, "lost: {}", self.lost)?;
         }
-        Ok(())
+        self.warnings.iter().try_for_each(|warning| writeln!(f, "warning: {warning}"))
     }
 }
 
@@ -232,7 +248,11 @@ impl Drop for Events {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Not to where output of tests is captured only if it is written by `print!`.
-            eprintln!("the test recorded {} events:\n{self}", self.events.len());
+            match self.events.len() {
+                0 => eprintln!("the test recorded no event\n{self}"),
+                1 => eprintln!("the test recorded 1 event:\n{self}"),
+                n => eprintln!("the test recorded {n} events:\n{self}"),
+            }
         }
     }
 }
