@@ -6,6 +6,14 @@ use std::time::{Duration, Instant};
 
 /// Events in a second, all threads together.
 const RATE: f64 = 20e6;
+/// Memory of a session whose rings take a burst whole, and bytes of the burst.
+const ROOM: u64 = 1 << 30;
+const BURST_BYTES: u64 = 400 << 20;
+
+/// A block of what somebody else made.
+#[ringtrace::tracepoint(record)]
+fn block(bytes: &[u8]);
+
 /// Events between two looks at the clock.
 const BURST: u64 = 1000;
 
@@ -15,6 +23,39 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
             record(options, threads)?;
         }
     }
+    if options.takes("consumer/burst") {
+        burst(options)?;
+    }
+    Ok(())
+}
+
+/// Delivers a burst that comes more quickly than anybody can write it, from rings that take it whole.
+fn burst(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let trace = directory.path().join("t");
+    let session = Session::builder("burst").enable("*::block").memory(ROOM).output(&trace).start()?;
+    // Rings of this size are allocated by and by.
+    std::thread::sleep(Duration::from_secs(2));
+    let bytes = std::hint::black_box([0x5a; 4000]);
+    (0..BURST_BYTES / bytes.len() as u64).for_each(|_| block(&bytes));
+    let written =
+        || -> std::io::Result<u64> { std::fs::read_dir(&trace)?.try_fold(0, |sum, file| Ok(sum + file?.metadata()?.len())) };
+    // The consumer sleeps for up to 0.1 s while nothing happens. What is left at the end may be in a part that is not full.
+    let (first, begin) = loop {
+        std::thread::sleep(Duration::from_micros(100));
+        match written()? {
+            few if few < BURST_BYTES / 20 => {}
+            first => break (first, Instant::now()),
+        }
+    };
+    let mut last = first;
+    while last < BURST_BYTES / 10 * 9 && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_micros(100));
+        last = written()?;
+    }
+    let gib_per_s = (last - first) as f64 / f64::from(1 << 30) / begin.elapsed().as_secs_f64();
+    let statistics = session.stop()?;
+    show(options, "consumer/burst", 1, &[("discarded", statistics.lost.total() as f64), ("gib_per_s", gib_per_s)]);
     Ok(())
 }
 

@@ -69,9 +69,7 @@ pub(crate) trait Sink: Send {
     /// Takes a packet.
     fn deliver(&mut self, packet: &Packet<'_>) -> Result<()>;
     /// Ends a round of deliveries.
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
-    }
+    fn settle(&mut self) -> Result<()>;
     /// Bytes written so far.
     fn written(&self) -> u64;
     /// Makes everything delivered readable by others, and gives back what was allocated ahead.
@@ -91,6 +89,10 @@ impl Sink for Elsewhere {
     }
 
     fn deliver(&mut self, _: &Packet<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -226,6 +228,11 @@ impl Sink for Directory {
         stream.append(packet, self.uuid)
     }
 
+    fn settle(&mut self) -> Result<()> {
+        self.streams.values_mut().for_each(|stream| stream.blocks.settle(&stream.file, stream.len));
+        Ok(())
+    }
+
     fn written(&self) -> u64 {
         self.streams.values().map(|s| s.len).sum()
     }
@@ -331,7 +338,6 @@ impl StreamFile {
         }
         self.len += size as u64;
         self.packets += 1;
-        self.blocks.written(&self.file, self.len);
         Ok(())
     }
 

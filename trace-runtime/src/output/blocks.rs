@@ -60,18 +60,24 @@ impl Blocks {
     }
 
     /// Gives the device what was written up to `len`, and memory back. All of it is advice: what fails changes nothing.
-    pub(super) fn written(&mut self, file: &File, len: u64) {
-        let Some(part) = len.checked_sub(self.started).filter(|part| *part >= PART) else { return };
-        let begin = Instant::now();
-        sys::start_writing(file, self.started, part);
-        if let Some(old) = self.started.saturating_sub(KEPT).checked_sub(self.forgotten).and_then(std::num::NonZero::new) {
-            let _ = rustix::fs::fadvise(file, self.forgotten, Some(old), rustix::fs::Advice::DontNeed);
-            self.forgotten += old.get();
-        }
-        if begin.elapsed() < SLOW {
-            (self.started, self.rest) = (len, REST);
-        } else {
-            (self.started, self.rest) = (len + self.rest, LONGEST_REST.min(2 * self.rest));
+    ///
+    /// It takes as long as writing into the page cache itself, so it is for the end of a round, when the rings have room again.
+    pub(super) fn settle(&mut self, file: &File, len: u64) {
+        while len >= self.started.saturating_add(PART) {
+            let begin = Instant::now();
+            sys::start_writing(file, self.started, PART);
+            self.started += PART;
+            if let Some(old) =
+                self.started.saturating_sub(PART + KEPT).checked_sub(self.forgotten).and_then(std::num::NonZero::new)
+            {
+                let _ = rustix::fs::fadvise(file, self.forgotten, Some(old), rustix::fs::Advice::DontNeed);
+                self.forgotten += old.get();
+            }
+            if begin.elapsed() < SLOW {
+                self.rest = REST;
+            } else {
+                (self.started, self.rest) = (len + self.rest, LONGEST_REST.min(2 * self.rest));
+            }
         }
     }
 
@@ -93,7 +99,7 @@ mod tests {
         for len in (0..64_u64 << 20).step_by(1 << 20) {
             blocks.allocate(&file, len + (1 << 20));
             file.write_all_at(&piece, len).expect("room");
-            blocks.written(&file, len + (1 << 20));
+            blocks.settle(&file, len + (1 << 20));
         }
         match blocks.started {
             started if started == 64 << 20 => assert_eq!(blocks.forgotten, (64 << 20) - PART - KEPT),

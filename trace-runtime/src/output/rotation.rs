@@ -229,6 +229,10 @@ impl Sink for Rotated {
         Ok(())
     }
 
+    fn settle(&mut self) -> Result<()> {
+        self.current.settle()
+    }
+
     fn written(&self) -> u64 {
         self.written + self.current.written()
     }

@@ -109,6 +109,10 @@ impl Sink for Follower {
         self.take(&content)
     }
 
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn written(&self) -> u64 {
         0
     }
