@@ -234,15 +234,16 @@ fn modules_load_side_by_side_with_tracepoints_of_their_own() {
 fn unloading_names_the_probe_that_does_not_return() {
     let workspace = workspace();
     let mut wait = Command::new(workspace.built("wait"));
-    wait.arg(workspace.built("libstuck.so")).env("RUST_BACKTRACE", "0");
+    let directory = tempfile::tempdir().expect("a directory");
+    wait.arg(workspace.built("libstuck.so")).env("RUST_BACKTRACE", "0").env("STUCK_WHILE", directory.path().join("waits"));
     let mut child = wait.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut said = BufReader::new(child.stdout.take().expect("its output"));
     let mut text = String::new();
     while !text.ends_with("now\n") {
         assert!(said.read_line(&mut text).expect("text") > 0, "{text}");
     }
-    let name = "the module stuck is detached, but not unloaded: a probe of it (stuck:waits) has not returned within 20ms; it is \
-                unloaded when that returns";
+    let name = "the module stuck is detached, but not unloaded: a probe or state dump of it (stuck:waits) has not returned within \
+                20ms; it is unloaded when that returns";
     assert_eq!(text, format!("inside\n{name}\nnow\n"));
     drop(child.stdin.take());
     said.read_to_string(&mut text).expect("text");
@@ -370,6 +371,11 @@ fn files_that_are_no_modules_are_refused() {
     let text = workspace.built("text.so");
     fs::write(&text, "no module").expect("it is written");
     refused(&text, "it is no shared object (no ELF file); a probe module is what cargo builds of a `cdylib`: lib….so\n");
+    refused(&workspace.built, "it is a directory; a probe module is what cargo builds");
+    let pipe = workspace.built("pipe.so");
+    let _ = fs::remove_file(&pipe);
+    output(Command::new("mkfifo").arg(&pipe));
+    refused(&pipe, "it is no regular file; a probe module is what cargo builds");
     let cut = workspace.patched("first.so", "cut.so", |bytes| bytes.truncate(4096));
     refused(&cut, "it is damaged: it ends before its contents do; build it again, or copy it again\n");
     let torn = workspace.patched("first.so", "torn.so", |bytes| bytes[64..].fill(0xa5));

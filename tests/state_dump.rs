@@ -60,7 +60,9 @@ fn state_is_in_the_session_that_asked_for_it() {
     second.enable("net:*; !net:broken").expect("good rules");
     assert_eq!((first.statistics().events, second.statistics().events), (2, 1));
     TABLES.lock().expect("nobody panics with it").push(("late", 7));
-    second.enable("state_dump:tables").expect("an exact name");
+    second.enable("tables if rows > 5").expect("the end of a name");
+    let warnings = second.warnings();
+    assert_eq!(warnings, ["state_dump:tables is a state dump: filters and limits do not concern it"]);
     opened(1);
     assert_eq!((first.statistics().events, second.statistics().events), (3, 5));
     // In a thread that has recorded nothing before: the event has its ID all the same.

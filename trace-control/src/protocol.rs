@@ -278,6 +278,20 @@ pub struct Process {
 pub struct Listing {
     /// The tracepoints, by name.
     pub tracepoints: Vec<Tracepoint>,
+    /// The state dumps, by name.
+    #[serde(default)]
+    pub state_dumps: Vec<StateDump>,
+}
+
+/// A function that records the program's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateDump {
+    /// The name that rules match.
+    pub name: String,
+    /// Source file and line.
+    pub location: String,
+    /// The sessions whose rules take it.
+    pub sessions: Vec<String>,
 }
 
 /// The probe modules of a process.
@@ -406,6 +420,9 @@ pub struct SessionState {
     pub rules: Vec<String>,
     /// Number of probes that its rules match.
     pub probes: usize,
+    /// Number of state dumps that they match.
+    #[serde(default)]
+    pub state_dumps: usize,
     /// `discard` or `overwrite`.
     pub mode: String,
     /// Context fields of each record.
@@ -585,6 +602,9 @@ pub struct Changed {
     pub recording: bool,
     /// Number of probes that the rules match.
     pub probes: usize,
+    /// Number of state dumps that they match.
+    #[serde(default)]
+    pub state_dumps: usize,
     /// What is questionable about the rules.
     pub warnings: Vec<String>,
 }

@@ -22,6 +22,7 @@ use crate::field::{FieldClass, FieldDescriptor};
 use crate::probe::{Entry, ProbeDescriptor, Target};
 use crate::read_side::{self, State};
 use crate::registry;
+use crate::state_dump::{self, StateDump, StateDumpDescriptor};
 use crate::sync::{AtomicBool, Ordering};
 use crate::sys::{self, ThreadBlock};
 use crate::tracepoint::TracepointDescriptor;
@@ -140,6 +141,10 @@ pub struct Contents {
     /// Returns how many of its probes became known since it was loaded: those of sites that were hit for the first time, where the
     /// linker does not collect them.
     pub hits: fn() -> usize,
+    /// Its state dumps.
+    pub state_dumps: &'static [StateDumpDescriptor],
+    /// Runs one of them. Returns false if it panicked: a panic stays in the image that it began in.
+    pub run_state_dump: fn(&StateDumpDescriptor, &StateDump<'_>) -> bool,
 }
 
 impl Contents {
@@ -153,7 +158,7 @@ impl Contents {
 
 pub(crate) const LAYOUT: u64 = hash(
     SEED,
-    "image 3",
+    "image 4",
     &[
         size_of::<Image>() as u64,
         size_of::<Contents>() as u64,
@@ -168,6 +173,7 @@ pub(crate) const LAYOUT: u64 = hash(
         size_of::<State>() as u64,
         size_of::<ThreadBlock>() as u64,
         size_of::<Runtime>() as u64,
+        size_of::<StateDumpDescriptor>() as u64,
         core::mem::offset_of!(TracepointDescriptor, gate) as u64,
         core::mem::offset_of!(ProbeDescriptor, function) as u64,
         cfg!(ringtrace_off) as u64,
@@ -187,6 +193,8 @@ pub static IMAGE: Image = Image {
         module: RINGTRACE_MODULES_0_1_0.first().copied(),
         runtime: RINGTRACE_RUNTIMES_0_1_0.first(),
         hits: sys::hits,
+        state_dumps: registry::state_dumps(),
+        run_state_dump: state_dump::run,
     },
     state: &read_side::STATE,
     set_runtime: closure::set_runtime,

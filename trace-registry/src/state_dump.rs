@@ -2,7 +2,7 @@
 
 use crate::event::{Event, EventClass};
 use crate::name::Name;
-use crate::probe::{Loss, Target};
+use crate::probe::{Loss, Target, contain};
 use crate::tracepoint::{self, Location};
 
 /// What is known about a function with `#[state_dump]`.
@@ -16,6 +16,11 @@ pub struct StateDumpDescriptor {
 }
 
 static_assertions::assert_impl_all!(StateDumpDescriptor: Send, Sync);
+
+/// Runs a dump. Returns false if it panicked.
+pub(crate) fn run(dump: &StateDumpDescriptor, into: &StateDump<'_>) -> bool {
+    contain(|| (dump.function)(into))
+}
 
 /// Where a dump goes.
 #[doc(hidden)]

@@ -345,7 +345,9 @@ pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()>
             warnings.extend(unprobed);
             Ok(())
         }
-        Match::NoneByName { .. } if names_a_function(rule) || waits_for_a_hit(rule, warnings) || state::is_taken(rule) => Ok(()),
+        Match::NoneByName { .. } if names_a_function(rule) || names_a_dump(rule, warnings) || waits_for_a_hit(rule, warnings) => {
+            Ok(())
+        }
         Match::NoneByName { near } => {
             let name = rule.glob.as_str().to_owned();
             Err(Error::from(Kind::UnknownName { name, near, unprobed: unprobed(rule).into_iter().next() }))
@@ -362,6 +364,17 @@ fn names_a_function(rule: &mut Rule) -> bool {
     let Match::Some(found) = registry::find(&entry, probes(), |p| p.name.clone()) else { return false };
     let Some(name) = found[0].name.strip_suffix(ENTRY) else { return false };
     rule.glob = Glob::new(&format!("{name}::*"));
+    true
+}
+
+/// Whether the exact name of a rule, or the end of one, is that of a state dump.
+fn names_a_dump(rule: &mut Rule, warnings: &mut Vec<String>) -> bool {
+    let dumps = catalogue::state_dumps();
+    let Match::Some(found) = registry::find(&rule.glob, dumps.iter(), |dump| dump.name.clone()) else { return false };
+    rule.glob = Glob::new(&found[0].name);
+    if rule.is_conditional() {
+        warnings.push(format!("{} is a state dump: filters and limits do not concern it", rule.glob));
+    }
     true
 }
 

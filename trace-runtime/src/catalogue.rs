@@ -20,6 +20,7 @@ use trace_registry::abi::Types;
 use trace_registry::field::{FieldClass, FieldDescriptor, Label, VariantOption};
 use trace_registry::image::{Contents, IMAGE, Image};
 use trace_registry::probe::ErasedProbe;
+use trace_registry::state_dump::{StateDump, StateDumpDescriptor};
 use trace_registry::sync::{AtomicU64, Ordering};
 use trace_registry::tracepoint::Location;
 use trace_registry::{EventClass, Gate, Name, ProbeDescriptor, TracepointDescriptor};
@@ -74,6 +75,28 @@ impl Site {
     }
 }
 
+/// A state dump, of the program or of what it has loaded.
+pub(crate) struct NamedDump {
+    pub(crate) name: String,
+    pub(crate) location: String,
+    pub(crate) image: &'static Image,
+    descriptor: &'static StateDumpDescriptor,
+    run: fn(&StateDumpDescriptor, &StateDump<'_>) -> bool,
+}
+
+impl NamedDump {
+    /// Whether the program has it, so that its event classes stay.
+    pub(crate) fn is_own(&self) -> bool {
+        std::ptr::eq(self.image, &raw const IMAGE)
+    }
+
+    /// Runs it, for who [keeps](while_loaded) its image from being unloaded. Returns false if it panicked.
+    pub(crate) fn run(&self, into: &StateDump<'_>) -> bool {
+        self.image.adopt(); // IM-2
+        (self.run)(self.descriptor, into)
+    }
+}
+
 /// What was ever declared.
 #[derive(Default)]
 struct Catalogue {
@@ -104,6 +127,8 @@ struct Loaded {
     probes: Vec<(usize, &'static NamedProbe)>,
     /// What [`Contents::hits`] was when they were taken in.
     hits: usize,
+    dumps: &'static [StateDumpDescriptor],
+    run_dump: fn(&StateDumpDescriptor, &StateDump<'_>) -> bool,
 }
 
 static CATALOGUE: PerImage<Mutex<Catalogue>> = PerImage::new(|| Mutex::new(Catalogue::of_process()));
@@ -133,6 +158,38 @@ pub(crate) fn sites() -> Arc<Vec<Site>> {
 /// Returns the probes that can run.
 pub(crate) fn probes() -> impl Iterator<Item = &'static NamedProbe> + Clone {
     sites().iter().flat_map(|s| s.probes.iter().copied()).collect::<Vec<_>>().into_iter()
+}
+
+/// Returns the state dumps of all that is loaded.
+pub(crate) fn state_dumps() -> Vec<NamedDump> {
+    let of = |loaded: &Loaded| {
+        let (image, run) = (loaded.image, loaded.run_dump);
+        let named = move |descriptor: &'static StateDumpDescriptor| NamedDump {
+            name: descriptor.name.to_string(),
+            location: descriptor.location.to_string(),
+            image,
+            descriptor,
+            run,
+        };
+        loaded.dumps.iter().map(named)
+    };
+    with(|c| c.images.iter().flat_map(of).collect())
+}
+
+/// Runs `act`, unless the image was taken out. Returns whether it did.
+pub(crate) fn while_loaded(image: &Image, act: impl FnOnce()) -> bool {
+    with(|c| {
+        let is_loaded = c.images.iter().any(|loaded| std::ptr::eq(loaded.image, image));
+        if is_loaded {
+            act();
+        }
+        is_loaded
+    })
+}
+
+/// Returns what stays of an event class when its image goes.
+pub(crate) fn kept_class(class: &EventClass) -> &'static EventClass {
+    with(|c| c.class(class))
 }
 
 /// Takes an image in; the caller holds the control lock. Returns the tracepoints that have new gates or probes.
@@ -224,7 +281,8 @@ impl Catalogue {
 
     fn add(&mut self, image: &'static Image, contents: &Contents) -> BTreeSet<usize> {
         let is_program = self.images.is_empty();
-        let mut loaded = Loaded { image, tracepoints: Vec::new(), probes: Vec::new(), hits: 0 };
+        let (dumps, run_dump) = (contents.state_dumps, contents.run_state_dump);
+        let mut loaded = Loaded { image, tracepoints: Vec::new(), probes: Vec::new(), hits: 0, dumps, run_dump };
         for tracepoint in contents.tracepoints {
             let index = self.declare(tracepoint, is_program, &loaded);
             loaded.tracepoints.push((index, tracepoint.gate));

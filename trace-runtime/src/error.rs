@@ -92,8 +92,8 @@ pub(crate) enum Kind {
     #[error("cannot load the module {}: {why}", .path.display())]
     Module { path: PathBuf, why: String },
     #[error(
-        "the module {name} is detached, but not unloaded: a probe of it ({}) has not returned within {limit:?}; it is unloaded when \
-         that returns", .probes.join(", ")
+        "the module {name} is detached, but not unloaded: a probe or state dump of it ({}) has not returned within {limit:?}; it is \
+         unloaded when that returns", .probes.join(", ")
     )]
     ModuleStuck { name: String, probes: Vec<String>, limit: std::time::Duration },
     #[error("{0} cannot be called from inside a probe: it would wait for that probe to end")]

@@ -58,6 +58,7 @@ pub(crate) fn renew() {
     consumer::renew();
     agent::renew();
     trigger::renew();
+    crate::state::renew();
     init::renew();
     storage::close_inherited_sockets();
     own();

@@ -11,12 +11,15 @@ use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu::{self, lock};
 use crate::report;
+use crate::state;
+use crate::sys;
 use crate::sys::library::{self, Library};
 use crate::sys::object_file;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trace_registry::image::{Build, Image};
 use trace_registry::{Name, ProbeDescriptor};
 
@@ -159,14 +162,22 @@ impl Module {
         };
         lock(MODULES.get()).retain(|m| !Arc::ptr_eq(&m.0, &self.0));
         attach::control().remove_image(place.image);
-        if closure::wait_for_reclaimer(limit) {
+        let begun = Instant::now();
+        let is_reclaimed = closure::wait_for_reclaimer(limit);
+        let dumps = state::wait_for(place.image, limit.saturating_sub(begun.elapsed()));
+        if is_reclaimed && dumps.is_empty() {
             drop(library);
             return Ok(());
         }
-        let probes = self.stuck();
-        // Behind the lists that name its functions.
-        rcu::retire(Box::new(library));
-        Err(Kind::ModuleStuck { name: self.0.name.clone(), probes, limit }.into())
+        let mut stuck = if is_reclaimed { Vec::new() } else { self.stuck() };
+        if dumps.is_empty() {
+            // Behind the lists that name its functions.
+            rcu::retire(Box::new(library));
+        } else {
+            stuck.extend(dumps);
+            retire_behind_dumps(place.image, library);
+        }
+        Err(Kind::ModuleStuck { name: self.0.name.clone(), probes: stuck, limit }.into())
     }
 
     /// The probes to which a thread that waits will return; all of them, where none is seen to wait.
@@ -181,6 +192,17 @@ impl Module {
         stuck.dedup();
         if stuck.is_empty() { probes.clone() } else { stuck }
     }
+}
+
+/// Unmaps a module when its state dumps have returned. Without a thread that waits for them, it stays mapped.
+fn retire_behind_dumps(image: &'static Image, library: Library) {
+    let library = ManuallyDrop::new(library);
+    let body = move || {
+        sys::mark_thread_untraced();
+        state::wait_for(image, Duration::MAX);
+        rcu::retire(Box::new(ManuallyDrop::into_inner(library)));
+    };
+    let _ = sys::spawn_with_signals_blocked("ringtrace-unload", body);
 }
 
 /// Bytes of code that a probe's function is taken to have at most.
@@ -269,8 +291,10 @@ pub(crate) fn unregister(image: &'static Image) {
     }
     attach::control().remove_image(image);
     let may_wait = consumer::is_running() && process::may_wait("").is_ok();
-    if may_wait && !closure::wait_for_reclaimer(PATIENCE) {
-        report::say(format_args!("a shared library is unloaded while a probe that it has runs; the program may crash"));
+    if may_wait && (!closure::wait_for_reclaimer(PATIENCE) || !state::wait_for(image, PATIENCE).is_empty()) {
+        report::say(format_args!(
+            "a shared library is unloaded while a probe or state dump that it has runs; the program may crash"
+        ));
     }
 }
 

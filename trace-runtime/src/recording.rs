@@ -2,6 +2,7 @@
 
 use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, CEILING, Clock, Output};
+use crate::catalogue;
 use crate::channel::{Channel, Plan};
 use crate::condition::{Made, Progress};
 use crate::consumer;
@@ -21,6 +22,7 @@ use crate::recovery;
 use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement, Purpose};
 use crate::rule::Rule;
 use crate::snapshot;
+use crate::state;
 use crate::statistics::{RuleState, Statistics};
 use crate::storage::Storage;
 use crate::sys;
@@ -67,6 +69,8 @@ pub(crate) struct Recording {
 pub(crate) struct Change {
     /// Number of probes that the new rules match.
     pub(crate) probes: usize,
+    /// Number of state dumps that they match.
+    pub(crate) state_dumps: usize,
     /// What is questionable about the rules.
     pub(crate) warnings: Vec<String>,
 }
@@ -367,7 +371,8 @@ impl Recording {
         drop(control);
         self.retire_counts(gone);
         warnings.iter().for_each(|w| self.warn(w.clone()));
-        Ok(Change { probes: attach::probes().filter(|p| concerned(p)).count(), warnings })
+        let state_dumps = catalogue::state_dumps().iter().filter(|dump| rules.iter().any(|r| state::matches(r, dump))).count();
+        Ok(Change { probes: attach::probes().filter(|p| concerned(p)).count(), state_dumps, warnings })
     }
 
     /// Opens the next second of limits, and ends rules whose time has come; for the consumer's thread, often.

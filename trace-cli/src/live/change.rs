@@ -83,7 +83,13 @@ fn begin(process: &mut Process, change: &Change, common: &Common) -> Result<(), 
         ..SessionPlan::default()
     };
     let state: SessionState = process.demand(&Request::Create(Box::new(plan)))?;
-    let done = Changed { session: state.name.clone(), recording: true, probes: state.probes, warnings: state.warnings.clone() };
+    let done = Changed {
+        session: state.name.clone(),
+        recording: true,
+        probes: state.probes,
+        state_dumps: state.state_dumps,
+        warnings: state.warnings.clone(),
+    };
     report(process, &done, "enabled", common)?;
     if let (Some(output), false) = (&state.output, common.json) {
         complain(format_args!("recording into {}, until `ringtrace session destroy {DEFAULT}`", output.display()));
@@ -97,7 +103,8 @@ fn report(process: &Process, done: &Changed, what: &str, common: &Common) -> Res
         writeln!(out, "{}", json!({ "pid": process.is.pid, what: done }))?;
     } else {
         let waits = if done.recording { "" } else { "; the session is stopped: `ringtrace session start` starts it" };
-        writeln!(out, "{}: {} in session {}{waits}", process.name(), probes(done.probes, what), done.session)?;
+        let changed = probes(done.probes, done.state_dumps, what);
+        writeln!(out, "{}: {changed} in session {}{waits}", process.name(), done.session)?;
     }
     done.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
     Ok(())

@@ -219,7 +219,7 @@ fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
             if common.json {
                 writeln!(out, "{}", json!({ "pid": process.is.pid, "created": state }))?;
             } else {
-                let matched = probes(state.probes, "matched");
+                let matched = probes(state.probes, state.state_dumps, "matched");
                 writeln!(out, "{}: session {} created, {matched}, in {}", process.name(), state.name, place(&state))?;
             }
             state.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));

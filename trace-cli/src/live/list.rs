@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use serde_json::json;
-use trace_control::protocol::{Hit, Hits, Listing, Probe, Request, Tracepoint, Watch};
+use trace_control::protocol::{Hit, Hits, Listing, Probe, Request, StateDump, Tracepoint, Watch};
 use trace_control::units;
 use trace_registry::Glob;
 use trace_registry::registry::{Match, find, some_of};
@@ -18,7 +18,7 @@ use crate::failure::{Failure, complain};
 /// Lists the tracepoints of a process with signature and source line, and their probes with level, fields and sessions.
 ///
 /// A tracepoint is where the program says that something happens; a probe makes an event of it, and rules match the probes'
-/// names. `+` marks what is recorded now.
+/// names. `+` marks what is recorded now. Functions that record the program's state stand behind them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only those whose name, or whose probe's name, matches: a glob, a name, or the unique end of one.
@@ -43,10 +43,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     for process in &mut processes {
         let mut listing: Listing = process.demand(&Request::List)?;
         if let Some(pattern) = &arguments.pattern {
-            listing.tracepoints = matching(pattern, listing.tracepoints)?;
+            listing = matching(pattern, listing)?;
         }
         if arguments.on {
             listing.tracepoints.retain(|t| t.probes.iter().any(|p| !p.sessions.is_empty()));
+            listing.state_dumps.retain(|dump| !dump.sessions.is_empty());
         }
         let hits = match arguments.hits {
             Some(time) => {
@@ -72,7 +73,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
                 show(&mut out, tracepoint, hits.as_ref())?;
             }
         }
-        if listing.tracepoints.is_empty() {
+        for dump in &listing.state_dumps {
+            if common.json {
+                writeln!(out, "{}", json!({ "pid": process.is.pid, "state_dump": dump }))?;
+            } else {
+                show_dump(&mut out, dump)?;
+            }
+        }
+        if listing.tracepoints.is_empty() && listing.state_dumps.is_empty() {
             complain(format_args!("{}: nothing to list", process.name()));
         }
     }
@@ -80,23 +88,34 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     Ok(Outcome::Complete)
 }
 
-/// Those that a pattern stands for, by the tracepoint's name or a probe's.
-fn matching(pattern: &str, all: Vec<Tracepoint>) -> Result<Vec<Tracepoint>, Failure> {
-    let names: Vec<String> = all.iter().flat_map(|t| t.probes.iter().map(|p| &p.name).chain([&t.name])).cloned().collect();
+/// Those that a pattern stands for, by the tracepoint's name, a probe's, or a state dump's.
+fn matching(pattern: &str, mut all: Listing) -> Result<Listing, Failure> {
+    let tracepoints = all.tracepoints.iter().flat_map(|t| t.probes.iter().map(|p| &p.name).chain([&t.name]));
+    let names: Vec<String> = tracepoints.chain(all.state_dumps.iter().map(|dump| &dump.name)).cloned().collect();
     let found = match find(&Glob::new(pattern), names.iter(), |n| (*n).clone()) {
         Match::Some(found) => found,
-        Match::NoneByGlob => return Ok(Vec::new()),
+        Match::NoneByGlob => return Ok(Listing::default()),
         Match::NoneByName { near } => {
             let hint = if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("`, `")) };
-            return Err(Failure::Wrong(format!("no tracepoint or probe is called `{pattern}`{hint}")));
+            return Err(Failure::Wrong(format!("no tracepoint, probe or state dump is called `{pattern}`{hint}")));
         }
         Match::Ambiguous { candidates } => {
             return Err(Failure::Wrong(format!("`{pattern}` is the end of more than one name: {}", some_of(&candidates))));
         }
     };
     let is_meant = |t: &Tracepoint| found.iter().any(|name| **name == t.name || t.probes.iter().any(|p| p.name == **name));
-    let meant: Vec<bool> = all.iter().map(is_meant).collect();
-    Ok(all.into_iter().zip(meant).filter_map(|(t, is_meant)| is_meant.then_some(t)).collect())
+    all.tracepoints.retain(is_meant);
+    all.state_dumps.retain(|dump| found.iter().any(|name| **name == dump.name));
+    Ok(all)
+}
+
+fn show_dump(out: &mut impl io::Write, dump: &StateDump) -> io::Result<()> {
+    writeln!(out, "{}  {}", dump.name, dump.location)?;
+    write!(out, "    state dump: runs when a session that takes it begins, or is given a rule that does")?;
+    if !dump.sessions.is_empty() {
+        write!(out, "; taken by {}", dump.sessions.join(", "))?;
+    }
+    writeln!(out)
 }
 
 fn show(out: &mut impl io::Write, tracepoint: &Tracepoint, hits: Option<&HashMap<String, Hit>>) -> io::Result<()> {
@@ -140,6 +159,19 @@ fn show(out: &mut impl io::Write, tracepoint: &Tracepoint, hits: Option<&HashMap
 mod tests {
     use super::*;
     use trace_control::protocol::Field;
+
+    #[test]
+    fn state_dumps_are_listed_and_found() {
+        let dump = |name: &str| StateDump { name: name.into(), location: "app.rs:9".into(), sessions: vec!["a".into()] };
+        let listing = Listing { state_dumps: vec![dump("app:tables"), dump("net:peers")], ..Listing::default() };
+        let found = matching("tables", listing).expect("there is one");
+        assert_eq!(found.state_dumps, [dump("app:tables")]);
+        let mut said = Vec::new();
+        show_dump(&mut said, &found.state_dumps[0]).expect("memory");
+        let expected = "app:tables  app.rs:9\n    state dump: runs when a session that takes it begins, or is given a rule that does; \
+                        taken by a\n";
+        assert_eq!(String::from_utf8_lossy(&said), expected);
+    }
 
     #[test]
     fn what_a_traced_function_leaves_out_is_said() {

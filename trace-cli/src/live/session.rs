@@ -258,7 +258,7 @@ fn report(process: &Process, state: &SessionState, done: &str, common: &Common) 
     }
     write!(out, "{}: session {} {done}", process.name(), state.name)?;
     if done == "created" {
-        write!(out, ", {}", status::probes(state.probes, "matched"))?;
+        write!(out, ", {}", status::probes(state.probes, state.state_dumps, "matched"))?;
     } else {
         write!(out, ", {}", status::Count(state))?;
     }

@@ -131,9 +131,13 @@ fn state(session: &SessionState) -> &'static str {
     }
 }
 
-/// `1 probe`, `2 probes`.
-pub(super) fn probes(count: usize, verb: &str) -> String {
-    if count == 1 { format!("1 probe {verb}") } else { format!("{count} probes {verb}") }
+/// `1 probe matched`, `2 probes and 1 state dump matched`.
+pub(super) fn probes(probes: usize, state_dumps: usize, verb: &str) -> String {
+    let some = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    match state_dumps {
+        0 => format!("{} {verb}", some(probes, "probe")),
+        _ => format!("{} and {} {verb}", some(probes, "probe"), some(state_dumps, "state dump")),
+    }
 }
 
 /// Losses with their causes; `0` where there are none.
@@ -206,7 +210,7 @@ pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common
         }
         let bound = if session.bound { ", ends with the command that made it" } else { "" };
         writeln!(out, "{}: session {}, {}{bound}", process.name(), session.name, state(session))?;
-        writeln!(out, "  rules:    {}", probes(session.probes, "match"))?;
+        writeln!(out, "  rules:    {}", probes(session.probes, session.state_dumps, "match"))?;
         session.rules.iter().try_for_each(|rule| writeln!(out, "    {rule}"))?;
         let context = if session.context.is_empty() { "none".to_owned() } else { session.context.join(", ") };
         writeln!(out, "  records:  {} mode, {} headers, context {context}", session.mode, session.header)?;

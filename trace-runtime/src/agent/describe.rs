@@ -2,6 +2,7 @@
 
 use crate::attach::{self, NamedProbe};
 use crate::builder::CEILING;
+use crate::catalogue;
 use crate::keep::NotKept;
 use crate::module::Module;
 use crate::process;
@@ -9,6 +10,7 @@ use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::{HeaderKind, Mode};
 use crate::snapshot::{Covered, Receipt};
+use crate::state;
 use crate::trigger::{self, Firing, Saved, TriggerState};
 use std::time::Duration;
 use trace_control::protocol as words;
@@ -66,7 +68,16 @@ pub(super) fn listing() -> words::Listing {
         })
         .collect();
     tracepoints.sort_by(|a, b| a.name.cmp(&b.name));
-    words::Listing { tracepoints }
+    let mut state_dumps: Vec<words::StateDump> = catalogue::state_dumps()
+        .into_iter()
+        .map(|dump| words::StateDump {
+            sessions: sessions.iter().filter(|s| s.is_recording() && state::wants(s, &dump)).map(|s| s.name.clone()).collect(),
+            name: dump.name,
+            location: dump.location,
+        })
+        .collect();
+    state_dumps.sort_by(|a, b| a.name.cmp(&b.name));
+    words::Listing { tracepoints, state_dumps }
 }
 
 fn field(field: &trace_registry::field::FieldDescriptor) -> words::Field {
@@ -100,6 +111,7 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         follow: session.builder.follow,
         rules: session.rules(),
         probes: attach::probes().filter(|p| session.wants(p)).count(),
+        state_dumps: catalogue::state_dumps().iter().filter(|dump| state::wants(session, dump)).count(),
         mode: match core.settings().mode {
             Mode::Discard => "discard",
             Mode::Overwrite => "overwrite",

@@ -1,11 +1,12 @@
 //! Why an event is recorded or not, and whether anything is wrong with tracing in this process.
 
 use crate::attach::{self, NamedProbe};
-use crate::catalogue;
+use crate::catalogue::{self, NamedDump};
 use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::rule::Rule;
+use crate::state;
 use std::fmt::Write as _;
 use trace_control::protocol::{Diagnosis, Finding, Hits, Verdict};
 use trace_registry::Glob;
@@ -98,14 +99,32 @@ fn no_probe(event: &str, found: &mut Findings) {
             }
         }
         _ => {
+            let dumps = catalogue::state_dumps();
+            if let Match::Some(dumps) = registry::find(&Glob::new(event), dumps.iter(), |d| d.name.clone()) {
+                dumps.into_iter().for_each(|dump| state_dump(dump, found));
+                return;
+            }
             let tracepoints = sites.iter().map(|s| s.tracepoint.name.to_string());
-            let names = tracepoints.chain(attach::probes().map(|p| p.name.clone()));
+            let names = tracepoints.chain(attach::probes().map(|p| p.name.clone())).chain(dumps.into_iter().map(|d| d.name));
             let near = if Glob::new(event).is_exact() { registry::near(event, names) } else { Vec::new() };
             let near = if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("`, `")) };
             let says = format!("no tracepoint and no probe of this program is called `{event}`{near}");
             let remedy = "`ringtrace list` shows all; a crate that is named nowhere in the program is not linked \
                           (use the_crate as _;)";
             found.add(Verdict::Bad, "name", says, remedy);
+        }
+    }
+}
+
+fn state_dump(dump: &NamedDump, found: &mut Findings) {
+    found.good("state dump", format!("{} is declared at {}", dump.name, dump.location));
+    for session in attach::sessions() {
+        let about = format!("session {}", session.name);
+        if state::wants(&session, dump) {
+            found.good(&about, "its rules take the state dump, which ran when it began, or when it was given the rule");
+        } else {
+            let remedy = format!("ringtrace enable -s {} '{}'", session.name, dump.name);
+            found.add(Verdict::Note, &about, "none of its rules takes the state dump", remedy);
         }
     }
 }

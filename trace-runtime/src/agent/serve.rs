@@ -312,6 +312,7 @@ fn change(rules: &Rules, exclude: bool) -> Answered {
         session: session.name.clone(),
         recording: session.is_recording(),
         probes: change.probes,
+        state_dumps: change.state_dumps,
         warnings: change.warnings,
     })
 }

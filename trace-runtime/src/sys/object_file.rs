@@ -16,6 +16,8 @@ use trace_registry::image::{Build, NOTE_KIND, NOTE_NAME};
 type Header = FileHeader64<Endianness>;
 type Segment = ProgramHeader64<Endianness>;
 
+const IS_BUILT_AS: &str = "a probe module is what cargo builds of a `cdylib`: lib….so";
+
 /// Looks at a file that is to be loaded. Returns what made it; `None`: it has nothing of ringtrace in it.
 ///
 /// # Errors
@@ -23,8 +25,14 @@ type Segment = ProgramHeader64<Endianness>;
 /// It is no shared object for this machine, or a damaged one.
 pub(crate) fn check(path: &Path) -> Result<Option<Build>, String> {
     let unread = |e: std::io::Error| format!("it cannot be read: {e}");
+    // Before it is opened: that waits for the other end of a pipe.
+    let metadata = path.metadata().map_err(unread)?;
+    if !metadata.is_file() {
+        let what = if metadata.is_dir() { "a directory" } else { "no regular file" };
+        return Err(format!("it is {what}; {IS_BUILT_AS}"));
+    }
+    let size = metadata.len();
     let file = File::open(path).map_err(unread)?;
-    let size = file.metadata().map_err(unread)?.len();
     let file = ReadCache::new(file);
     machine(file.read_bytes_at(0, 20).unwrap_or_default())?;
     examine(&file, size).map_err(|what| format!("it is damaged: {what}; build it again, or copy it again"))
@@ -32,7 +40,7 @@ pub(crate) fn check(path: &Path) -> Result<Option<Build>, String> {
 
 /// Whether a file begins as a shared object for this machine does.
 fn machine(bytes: &[u8]) -> Result<(), String> {
-    let no_object = |what: &str| Err(format!("{what}; a probe module is what cargo builds of a `cdylib`: lib….so"));
+    let no_object = |what: &str| Err(format!("{what}; {IS_BUILT_AS}"));
     let Some(&[0x7f, b'E', b'L', b'F', class, order, .., type_0, type_1, machine_0, machine_1]) = bytes.first_chunk::<20>()
     else {
         return no_object("it is no shared object (no ELF file)");

@@ -36,8 +36,29 @@ fn main() {
     while storage::page_evicted::enabled() && !session.warnings().iter().any(|w| w.contains("stuck:panics")) {
         std::thread::yield_now();
     }
-    module.unload(Duration::from_secs(60)).expect("it is unloaded");
     println!("{}", session.warnings().join("; "));
+    // Its state dumps run while it is loaded. A panic stays in the module, and an event in the trace.
+    session.enable("stuck:state; stuck:broken").expect("they are there");
+    assert!(session.warnings().iter().any(|w| w == "the state dump stuck:broken panicked"), "{:?}", session.warnings());
+    assert_eq!(session.statistics().events, 1);
+    // One that runs keeps the module.
+    let file = std::env::var_os("STUCK_WHILE").expect("a path");
+    std::thread::scope(|scope| {
+        scope.spawn(|| session.enable("stuck:dump_waits").expect("it is there"));
+        while !fs::exists(&file).expect("a directory") {
+            std::thread::yield_now();
+        }
+        let error = module.unload(Duration::from_millis(20)).expect_err("a dump waits").to_string();
+        assert!(error.contains("a probe or state dump of it (stuck:dump_waits) has not returned") && is_mapped(), "{error}");
+        fs::remove_file(&file).expect("it is there");
+    });
+    while is_mapped() {
+        std::thread::yield_now();
+    }
+    session.enable("stuck:state").expect_err("it is gone");
+    session.stop().expect("it stops");
+    let metadata = fs::read(directory.join("metadata")).expect("a trace");
+    assert!(String::from_utf8_lossy(&metadata).contains("stuck:Held"));
     drop(session);
     let _ = fs::remove_dir_all(directory);
 }
