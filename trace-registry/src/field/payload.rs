@@ -390,6 +390,13 @@ impl Finished<'_> {
         self.pieces().iter().filter(|p| p.len > 0).map(|p| unsafe { core::slice::from_raw_parts(p.start, p.len) })
     }
 
+    /// The bytes of one piece; none where there is no such piece.
+    #[inline(always)]
+    pub fn slice(&self, number: usize) -> &[u8] {
+        // SAFETY: PL-3: as above.
+        self.pieces().get(number).map_or(&[], |piece| unsafe { core::slice::from_raw_parts(piece.start, piece.len) })
+    }
+
     /// Bytes of the payload, without context.
     #[inline(always)]
     pub fn total(&self) -> usize {

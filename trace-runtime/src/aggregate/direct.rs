@@ -1,237 +1,311 @@
-//! Events that travel in words: what is wanted of them is taken from there.
+//! What is wanted of an event, taken from its bytes on their way to its target.
 //!
-//! An event of scalars of up to 24 bytes, and perhaps a text behind them, comes to its targets in words. A number of it is a shift away,
-//! while to ask the event for it ([`Values`](trace_registry::condition::Values)) takes a call that knows nothing of the field.
-//! All others are asked: [`super::measure`].
+//! Where in a payload a number is, and which text, is known beforehand up to the first field whose size is not. So a number is a load or
+//! a shift away, while to ask the event for it ([`Values`](trace_registry::condition::Values)) takes a call that knows nothing of the
+//! field. What lies behind such a field is asked for all the same: [`super::measure`].
 
-use super::key::{self, MOST};
+use super::carrier::{Carrier, Class, LENGTH, Place};
+use super::key::{self, MOST, Part};
 use super::measure::{Kind, Plan};
 use super::table::{KEY, Key};
 use crate::condition::Source;
-use trace_filter::Value;
+use crate::provider::{ContextValue, Room};
 use trace_registry::EventClass;
-use trace_registry::field::{FieldClass, Finished, WORDS};
+use trace_registry::field::{FieldClass, FieldDescriptor, Step};
 
-/// An event as it comes: words of the bytes in front of its text, and that.
+/// Runs that are looked at: payloads of more texts may not have a piece for each.
+const RUNS: u8 = 11;
+/// Arrays up to this size lie in a run.
+const STAGED_ARRAY: usize = 32;
+/// A number that is wanted.
 #[derive(Clone, Copy)]
-pub(super) struct Parts<'p> {
-    /// One more than there are, so that each has a next one.
-    words: [u64; WORDS + 1],
-    text: &'p [u8],
+struct Number {
+    place: Place,
+    from: From,
 }
 
-impl<'p> Parts<'p> {
-    #[inline(always)]
-    pub(super) fn new([a, b, c]: [u64; WORDS], text: &'p [u8]) -> Parts<'p> {
-        Parts { words: [a, b, c, 0], text }
+#[derive(Clone, Copy)]
+enum From {
+    /// Always there.
+    Payload,
+    /// If the number at this place is not 0.
+    Optional(Place),
+    /// Not of the event itself.
+    Context(ContextValue),
+}
+
+impl Number {
+    const NONE: Number = Number::at(Place::NOWHERE);
+
+    const fn at(place: Place) -> Number {
+        Number { place, from: From::Payload }
     }
 
-    #[inline(always)]
-    fn word(&self, index: u8) -> u64 {
-        self.words[usize::from(index) % (WORDS + 1)]
-    }
-}
-
-/// What the bits of a number are.
-#[derive(Clone, Copy)]
-enum Bits {
-    Unsigned,
-    Signed,
-    Float,
-    Double,
-}
-
-/// Where a number is in the words of its event.
-#[derive(Clone, Copy)]
-struct Place {
-    word: u8,
-    /// Bits of that word below it.
-    below: u8,
-    /// Bits that it has less than a word.
-    less: u8,
-    bits: Bits,
-}
-
-impl Place {
-    const NOWHERE: Place = Place { word: 0, below: 0, less: 0, bits: Bits::Unsigned };
-
-    fn new(at: usize, size: usize, bits: Bits) -> Place {
-        Place { word: (at / 8) as u8, below: (at % 8 * 8) as u8, less: (64 - 8 * size) as u8, bits }
+    fn is_plain(&self) -> bool {
+        matches!(self.from, From::Payload)
     }
 
-    /// The bits of the number in 64.
+    /// What it is in a key, and its bits in 64. `PLAIN`: it [is that](Self::is_plain).
     #[inline(always)]
-    fn of(self, parts: &Parts<'_>) -> u64 {
-        let (low, high) = (parts.word(self.word), parts.word(self.word + 1));
-        // Nothing of `high` where it begins with its word.
-        let bits = (low >> self.below) | ((high << 1) << (63 - self.below));
-        let top = bits << self.less;
-        match self.bits {
-            Bits::Unsigned | Bits::Double => top >> self.less,
-            Bits::Signed => ((top as i64) >> self.less) as u64,
-            Bits::Float => f64::from(f32::from_bits(bits as u32)).to_bits(),
+    fn of<const PLAIN: bool>(&self, event: &impl Carrier) -> (u8, u64) {
+        match self.from {
+            From::Optional(presence) if !PLAIN && presence.of(event).1 == 0 => return (key::MISSING, 0),
+            From::Context(context) if !PLAIN => return of_context(context),
+            _ => {}
         }
-    }
-
-    /// As the event itself would say it.
-    fn value(self, parts: &Parts<'_>) -> Value<'static> {
-        let bits = self.of(parts);
-        match self.bits {
-            Bits::Unsigned => Value::Integer(bits.into()),
-            Bits::Signed => Value::Integer((bits as i64).into()),
-            Bits::Float | Bits::Double => Value::Float(f64::from_bits(bits)),
-        }
+        self.place.of(event)
     }
 }
 
-/// What the fields of an event are where it travels in words: its numbers, and whether a text comes behind them.
-///
-/// `None`: it does not, or not with these fields only.
-fn layout(class: &EventClass, least: usize) -> Option<Vec<Option<Place>>> {
-    let mut at = 0;
-    let mut places = Vec::new();
-    for (i, field) in class.fields.iter().enumerate() {
-        let (size, place) = match field.class {
-            FieldClass::Integer { bits, signed, network_order: false, .. } | FieldClass::Enumeration { bits, signed, .. } => {
-                (usize::from(bits) / 8, Some(if signed { Bits::Signed } else { Bits::Unsigned }))
+/// Apart: a [`Room`] is in memory.
+#[inline(never)]
+fn of_context(context: ContextValue) -> (u8, u64) {
+    match Part::of(context.value(&Room::default())) {
+        Part::Number(what, bits) => (what, bits),
+        Part::Text(_) => (key::MISSING, 0),
+    }
+}
+
+/// What lies at a known place of a payload.
+#[derive(Clone, Copy)]
+enum Slot {
+    Number(Number),
+    Text(u8),
+}
+
+/// Where the fields of an event are, with the paths to them, up to the first of unknown size.
+#[derive(Default)]
+struct Layout {
+    slots: Vec<(Vec<Step>, Slot)>,
+    /// Lengths of the runs that have a text behind them.
+    runs: Vec<u16>,
+    at: usize,
+}
+
+impl Layout {
+    /// `None`: what is redacted takes other room, and what is formatted takes long, if nobody wants it.
+    fn of(class: &EventClass) -> Option<Layout> {
+        let mut layout = Layout::default();
+        let is_known = !class.is_sensitive() && !is_formatted(class.fields) && cfg!(target_endian = "little");
+        is_known.then(|| {
+            _ = layout.add(class.fields, &[]);
+            layout
+        })
+    }
+
+    /// `None`: what comes behind is at no known place.
+    fn add(&mut self, fields: &[FieldDescriptor], path: &[Step]) -> Option<()> {
+        for (field, index) in fields.iter().zip(0..) {
+            let path = [path, &[Step::Field(index)]].concat();
+            let run = self.runs.len() as u8;
+            match field.class {
+                FieldClass::String { length_bits: 16 } if run + 1 < RUNS => {
+                    self.slots.push((path, Slot::Text(run)));
+                    self.runs.push((self.at + LENGTH) as u16);
+                    self.at = 0;
+                }
+                FieldClass::Structure { fields } => self.add(fields, &path)?,
+                FieldClass::Optional { value } => {
+                    let place = Place::new(run, self.at + 1, fixed(value)?.1?);
+                    let presence = Place::new(run, self.at, Class::Unsigned8);
+                    self.slots.push((path, Slot::Number(Number { place, from: From::Optional(presence) })));
+                    return None;
+                }
+                _ => {
+                    let (size, number) = fixed(&field.class)?;
+                    let place = number.map(|class| Place::new(run, self.at, class));
+                    self.slots.extend(place.map(|place| (path, Slot::Number(Number::at(place)))));
+                    self.at += size;
+                }
             }
-            FieldClass::Bool => (1, Some(Bits::Unsigned)),
-            FieldClass::Float { bits: 32 } => (4, Some(Bits::Float)),
-            FieldClass::Float { .. } => (8, Some(Bits::Double)),
-            // Behind its length.
-            FieldClass::String { length_bits: 16 } if i + 1 == class.fields.len() && !field.formatted => (2, None),
-            _ => return None,
-        };
-        places.push(place.map(|bits| Place::new(at, size, bits)));
-        at += size;
+        }
+        Some(())
     }
-    // Words are in the order of memory, and shifts in that of numbers.
-    let travels = at == least && at <= 8 * WORDS && !class.is_sensitive() && cfg!(target_endian = "little");
-    travels.then_some(places)
+
+    fn find(&self, source: &Source) -> Option<Slot> {
+        let Source::Field(index, path) = source else { return None };
+        let is_it = |of: &[Step]| of.split_first().is_some_and(|(first, rest)| *first == Step::Field(*index) && *rest == **path);
+        self.slots.iter().find(|(of, _)| is_it(of)).map(|(_, slot)| *slot)
+    }
 }
 
-/// What an aggregation takes of events that travel in words.
+/// Whether anything of these fields is formatted when it is written.
+fn is_formatted(fields: &[FieldDescriptor]) -> bool {
+    fn within(class: &FieldClass) -> bool {
+        match *class {
+            FieldClass::Structure { fields } => is_formatted(fields),
+            FieldClass::Array { element, .. } | FieldClass::Sequence { element, .. } => within(element),
+            FieldClass::Optional { value } => within(value),
+            FieldClass::Variant { options } => options.iter().any(|option| within(&option.class)),
+            _ => false,
+        }
+    }
+    fields.iter().any(|field| field.formatted || within(&field.class))
+}
+
+/// Bytes of a value, always as many, and what number it is, if it is one of a word at most.
+fn fixed(class: &FieldClass) -> Option<(usize, Option<Class>)> {
+    match *class {
+        FieldClass::Integer { bits, network_order: true, .. } => Some((usize::from(bits) / 8, None)),
+        FieldClass::Integer { bits, signed, .. } | FieldClass::Enumeration { bits, signed, .. } => {
+            Some((usize::from(bits) / 8, Class::integer(bits, signed)))
+        }
+        FieldClass::Bool => Some((1, Some(Class::Unsigned8))),
+        FieldClass::Float { bits: 32 } => Some((4, Some(Class::Float32))),
+        FieldClass::Float { .. } => Some((8, Some(Class::Float64))),
+        FieldClass::Array { element, length } => {
+            let size = fixed(element)?.0 * length;
+            (size <= STAGED_ARRAY).then_some((size, None))
+        }
+        _ => None,
+    }
+}
+
+/// What an aggregation takes from the bytes of events.
 pub(super) struct Direct {
-    /// Bytes in front of the text.
-    fixed: usize,
-    value: Place,
+    value: Number,
     /// Of the key, with the place in its head that says what they are; so many of them.
-    numbers: [(Place, u8); MOST],
+    numbers: [(Number, u8); MOST],
     count: usize,
-    /// The same of the text, where it is of the key.
-    text: Option<u8>,
-    /// Of the key, for values that are not negative.
+    /// The same of texts.
+    texts: [(u8, u8); MOST],
+    text_count: usize,
+    /// Of the key, without what its values are.
     head: u64,
+    /// Lengths of the runs that have a text behind them, as far as anything is wanted from there.
+    pub(super) runs: Box<[u16]>,
+    /// Whether all numbers are always there, in the payload, and there is one text at most.
+    pub(super) is_plain: bool,
 }
 
 impl Direct {
-    /// `None`: events of this class, or what is wanted of them, are not all in words and text.
-    pub(super) fn new(plan: &Plan, event: u16, class: &EventClass, least: usize) -> Option<Direct> {
-        let places = layout(class, least)?;
-        let place = |source: &Source| match source {
-            Source::Field(index, path) if path.is_empty() => places.get(usize::from(*index)).copied(),
-            _ => None,
+    /// `None`: what is wanted of events of this class is not all at known places.
+    pub(super) fn new(plan: &Plan, event: u16, class: &EventClass) -> Option<Direct> {
+        let layout = Layout::of(class)?;
+        let slot = |source: &Source| match source {
+            Source::Context(ContextValue::ProcessName(_) | ContextValue::ThreadName) => None,
+            Source::Context(context) => Some(Slot::Number(Number { from: From::Context(*context), ..Number::NONE })),
+            _ => layout.find(source),
         };
         let value = match &plan.value {
-            Some((source, _)) => place(source)??,
-            None => Place::NOWHERE,
+            Some((source, _)) => match slot(source)? {
+                Slot::Number(number) => number,
+                Slot::Text(_) => return None,
+            },
+            None => Number::NONE,
         };
-        let mut direct =
-            Direct { fixed: least, value, numbers: [(Place::NOWHERE, 0); MOST], count: 0, text: None, head: key::head(event) };
+        let (numbers, texts, runs) = ([(Number::NONE, 0); MOST], [(0, 0); MOST], Box::default());
+        let mut direct = Direct { value, numbers, count: 0, texts, text_count: 0, head: key::head(event), runs, is_plain: false };
         for (i, source) in plan.keys.iter().enumerate() {
             let at = key::shift(i);
-            match place(source)? {
-                Some(number) => {
-                    let what = if let Bits::Float | Bits::Double = number.bits { key::FLOAT } else { key::UNSIGNED };
-                    direct.head |= u64::from(what) << at;
+            match slot(source)? {
+                Slot::Number(number) => {
                     *direct.numbers.get_mut(direct.count)? = (number, at);
                     direct.count += 1;
                 }
-                // The same text twice: the general way.
-                None if direct.text.is_some() => return None,
-                None => direct.text = Some(at),
+                Slot::Text(text) => {
+                    *direct.texts.get_mut(direct.text_count)? = (text, at);
+                    direct.text_count += 1;
+                }
             }
         }
-        Some(direct)
-    }
-
-    #[inline(always)]
-    fn numbers(&self) -> impl Iterator<Item = &(Place, u8)> {
-        self.numbers.iter().take(self.count)
-    }
-
-    /// An event in pieces, as one comes whose text is very long.
-    pub(super) fn gather<'p>(&self, pieces: &'p Finished<'p>) -> Parts<'p> {
-        let mut bytes = [0; 8 * WORDS];
-        let (mut at, mut text) = (0, &[][..]);
-        for piece in pieces.slices() {
-            let (front, behind) = piece.split_at(piece.len().min(self.fixed.saturating_sub(at)));
-            bytes.iter_mut().skip(at).zip(front).for_each(|(to, byte)| *to = *byte);
-            at += front.len();
-            // What comes behind is the sign that it was cut.
-            if text.is_empty() {
-                text = behind;
-            }
-        }
-        let word = |i: usize| bytes.get(8 * i..8 * i + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-        Parts::new([word(0), word(1), word(2)], text)
+        let numbers = direct.numbers.iter().take(direct.count).map(|(number, _)| number).chain([&direct.value]);
+        let texts = direct.texts.iter().take(direct.text_count).map(|(text, _)| text + 1);
+        let runs = numbers.clone().map(|number| number.place.run).chain(texts).max().unwrap_or(0);
+        let is_plain = direct.text_count <= 1 && numbers.clone().all(Number::is_plain);
+        let runs = layout.runs.iter().take(runs.into()).copied().collect();
+        Some(Direct { runs, is_plain, ..direct })
     }
 
     /// The bits of the value; `None`: no finite one.
     #[inline(always)]
-    pub(super) fn value(&self, kind: Kind, parts: &Parts<'_>) -> Option<u64> {
-        let bits = self.value.of(parts);
-        (kind != Kind::Float || f64::from_bits(bits).is_finite()).then_some(bits)
+    pub(super) fn value<const PLAIN: bool>(&self, kind: Kind, event: &impl Carrier) -> Option<u64> {
+        let (what, bits) = self.value.of::<PLAIN>(event);
+        (what != key::MISSING && (kind != Kind::Float || f64::from_bits(bits).is_finite())).then_some(bits)
+    }
+
+    /// What a number adds to the head of the key, and its bits.
+    #[inline(always)]
+    fn number<const PLAIN: bool>(&self, i: usize, event: &impl Carrier) -> (u64, u64) {
+        let Some((number, at)) = self.numbers.get(i).filter(|_| i < self.count) else { return (0, 0) };
+        let (what, bits) = number.of::<PLAIN>(event);
+        (u64::from(what) << at, bits)
     }
 
     /// The key; the same as [`key::encode`] makes of the same values. All of it stays in registers.
     #[inline(always)]
-    pub(super) fn key(&self, parts: &Parts<'_>) -> Key {
-        let mut head = self.head;
-        let mut number = |i: usize| {
-            let Some((number, at)) = self.numbers.get(i).filter(|_| i < self.count) else { return 0 };
-            let bits = number.of(parts);
-            if let Bits::Signed = number.bits {
-                head += (bits >> 63) << at;
-            }
-            bits
-        };
-        let [a, b, c, d] = [number(0), number(1), number(2), number(3)];
-        let Some(at) = self.text else { return Key { head, bytes: [a, b, c, d] } };
-        if 8 * self.count + parts.text.len() > KEY {
-            return self.long_key(parts);
+    pub(super) fn key<const PLAIN: bool>(&self, event: &impl Carrier) -> Key {
+        let (p, a) = self.number::<PLAIN>(0, event);
+        let (q, b) = self.number::<PLAIN>(1, event);
+        let (r, c) = self.number::<PLAIN>(2, event);
+        let (s, d) = self.number::<PLAIN>(3, event);
+        let head = self.head | p | q | r | s;
+        let [(first, at), ..] = self.texts;
+        if self.text_count == 0 {
+            return Key { head, bytes: [a, b, c, d] };
         }
-        let word = |i| key::word(parts.text, i);
+        let text = event.text(first);
+        if !PLAIN && self.text_count > 1 {
+            return self.key_of_texts(event, head, [a, b, 0, 0]);
+        }
+        match 8 * self.count + text.len() {
+            ..=KEY => {}
+            _ if self.count == 0 => return key::of_long(head, at, text),
+            _ => return self.long_key(event),
+        }
+        let word = |i| key::word(text, i);
         let bytes = match self.count {
             0 => [word(0), word(1), word(2), word(3)],
             1 => [a, word(0), word(1), word(2)],
             2 => [a, b, word(0), word(1)],
             _ => [a, b, c, word(0)],
         };
-        Key { head: head | (parts.text.len() as u64) << at, bytes }
+        Key { head: head | (text.len() as u64) << at, bytes }
     }
 
+    /// The same for several texts, behind at most two numbers.
+    #[inline(always)]
+    fn key_of_texts(&self, event: &impl Carrier, mut head: u64, mut bytes: key::Bytes) -> Key {
+        let mut rest = 8 * self.count;
+        for (text, at) in self.texts.iter().take(self.text_count) {
+            let text = event.text(*text);
+            if rest + text.len() > KEY {
+                return self.long_key(event);
+            }
+            bytes = key::put(bytes, rest, text);
+            head |= (text.len() as u64) << at;
+            rest += text.len();
+        }
+        Key { head, bytes }
+    }
+
+    /// The same, where texts do not fit.
     #[cold]
     #[inline(never)]
-    fn long_key(&self, parts: &Parts<'_>) -> Key {
-        let mut values = [Value::Missing; MOST];
-        let place = |at: u8| usize::from(at - key::shift(0)) / 8;
-        let numbers = self.numbers().map(|(number, at)| (*at, number.value(parts)));
-        for (at, value) in numbers.chain(self.text.map(|at| (at, Value::Text(parts.text)))) {
-            if let Some(place) = values.get_mut(place(at)) {
-                *place = value;
+    fn long_key(&self, event: &impl Carrier) -> Key {
+        let mut parts = [Part::MISSING; MOST];
+        let numbers = self.numbers.iter().take(self.count).map(|(number, at)| {
+            let (what, bits) = number.of::<false>(event);
+            (*at, Part::Number(what, bits))
+        });
+        let texts = self.texts.iter().take(self.text_count).map(|(text, at)| (*at, Part::Text(event.text(*text))));
+        for (at, value) in numbers.chain(texts) {
+            if let Some(part) = parts.get_mut(usize::from(at - key::shift(0)) / 8) {
+                *part = value;
             }
         }
-        key::encode(self.head as u16, values.get(..self.count + 1).unwrap_or_default())
+        key::encode(self.head as u16, parts.get(..self.count + self.text_count).unwrap_or_default())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregate::carrier::{Pieces, Words};
     use crate::aggregate::measure::Shown;
     use proptest::prelude::*;
-    use trace_registry::field::{Base, FieldDescriptor, Sizes, Step, Storage};
+    use trace_filter::Value;
+    use trace_registry::field::{Base, Field as _, Payload, Sizes, Storage, WORDS};
     use trace_registry::tracepoint::Location;
 
     #[derive(Clone, Debug)]
@@ -309,85 +383,195 @@ mod tests {
         ]
     }
 
+    #[derive(Clone, Debug)]
+    enum Given {
+        Scalar(Scalar),
+        Text(String),
+        /// As a field may stage it that is not of our types.
+        Staged(String),
+        /// What is at no wanted place, and takes some room.
+        Array([u16; 3]),
+        /// At the end only.
+        Option(Option<i32>),
+    }
+
+    impl Given {
+        fn class(&self) -> FieldClass {
+            match self {
+                Given::Scalar(scalar) => scalar.class(),
+                Given::Text(_) | Given::Staged(_) => FieldClass::String { length_bits: 16 },
+                Given::Array(_) => FieldClass::Array { element: const { &FieldClass::unsigned(16) }, length: 3 },
+                Given::Option(_) => FieldClass::Optional { value: const { &FieldClass::signed(32) } },
+            }
+        }
+
+        fn value(&self) -> Value<'_> {
+            match self {
+                Given::Scalar(scalar) => scalar.value(),
+                Given::Text(text) | Given::Staged(text) => Value::Text(text.as_bytes()),
+                Given::Array(_) => Value::Missing,
+                Given::Option(option) => option.value(&[]),
+            }
+        }
+    }
+
+    fn given() -> impl Strategy<Value = Given> {
+        prop_oneof![
+            8 => scalar().prop_map(Given::Scalar),
+            4 => "\\PC{0,20}".prop_map(Given::Text),
+            1 => "\\PC{0,20}".prop_map(Given::Staged),
+            2 => any::<[u16; 3]>().prop_map(Given::Array),
+        ]
+    }
+
     fn at(field: usize) -> Source {
         Source::Field(field as u16, Box::new([]))
+    }
+
+    fn class_of(fields: Vec<FieldDescriptor>) -> EventClass {
+        EventClass { name: "", module_path: "", location: Location { file: "", line: 0 }, fields: Box::leak(fields.into()) }
+    }
+
+    /// Encodes what is given as the event would.
+    fn encode<'p>(all: &'p [Given], payload: &mut Payload<'p>) {
+        for given in all {
+            match given {
+                Given::Scalar(scalar) => scalar.bytes().into_iter().for_each(|byte| payload.stage([byte])),
+                Given::Text(text) => text.write(payload),
+                Given::Staged(text) => {
+                    payload.stage((text.len() as u16).to_ne_bytes());
+                    text.bytes().for_each(|byte| payload.stage([byte]));
+                }
+                Given::Array(array) => array.write(payload),
+                Given::Option(option) => option.write(payload),
+            }
+        }
     }
 
     proptest! {
         #[test]
         #[cfg_attr(target_endian = "big", ignore = "events are asked there")]
         fn it_takes_what_the_event_would_say(
-            mut scalars in proptest::collection::vec(scalar(), 1..12),
-            text in proptest::option::of("\\PC{0,40}"),
+            mut parts in proptest::collection::vec(given(), 1..10),
+            last in proptest::option::of(proptest::option::of(any::<i32>())),
             wanted in proptest::collection::vec(0..12_usize, 0..=MOST),
             valued in 0..12_usize,
             event in any::<u16>(),
         ) {
-            let size = |scalars: &[Scalar]| scalars.iter().map(|s| s.bytes().len()).sum::<usize>() + 2 * usize::from(text.is_some());
-            while size(&scalars) > 8 * WORDS {
-                scalars.pop();
-            }
-            let mut fields: Vec<_> = scalars.iter().map(|s| FieldDescriptor::new("number", s.class())).collect();
-            let mut values: Vec<_> = scalars.iter().map(Scalar::value).collect();
-            if let Some(text) = &text {
-                fields.push(FieldDescriptor::new("text", FieldClass::String { length_bits: 16 }));
-                values.push(Value::Text(text.as_bytes()));
-            }
-            prop_assume!(!scalars.is_empty());
-            let location = Location { file: "", line: 0 };
-            let class = EventClass { name: "", module_path: "", location, fields: Box::leak(fields.into()) };
-            let keys: Vec<usize> = wanted.iter().map(|i| i % values.len()).collect();
-            let valued = valued % scalars.len();
+            parts.extend(last.map(Given::Option));
+            let class = class_of(parts.iter().map(|part| FieldDescriptor::new("part", part.class())).collect());
+            let is_known = |i: &usize| !matches!(parts[*i], Given::Array(_));
+            let keys: Vec<usize> = wanted.iter().map(|i| i % parts.len()).filter(is_known).collect();
+            let value = Some(valued % parts.len()).and_then(|i| match &parts[i] {
+                Given::Scalar(scalar) => Some((i, scalar.kind(), scalar.kind().bits(scalar.value()))),
+                Given::Option(option) => Some((i, Kind::Signed, Kind::Signed.bits(option.value(&[])))),
+                _ => None,
+            });
             let plan = Plan {
                 keys: keys.iter().map(|i| at(*i)).collect(),
                 shown: keys.iter().map(|_| Shown::AsIs).collect(),
-                value: Some((at(valued), scalars[valued].kind())),
+                value: value.map(|(i, kind, _)| (at(i), kind)),
             };
-            let least = size(&scalars);
-            let direct = Direct::new(&plan, event, &class, least);
-            let texts = keys.iter().filter(|i| **i >= scalars.len()).count();
-            prop_assert_eq!(direct.is_some(), texts < 2);
-            prop_assert!(Direct::new(&plan, event, &class, least + 1).is_none(), "it takes another way");
-            let Some(direct) = direct else { return Ok(()) };
+            let direct = Direct::new(&plan, event, &class).expect("all of it is at known places");
+            let said: Vec<Part<'_>> = keys.iter().map(|i| Part::of(parts[*i].value())).collect();
+            let key = key::encode(event, &said);
 
-            let bytes: Vec<u8> = scalars.iter().flat_map(Scalar::bytes).chain(text.iter().flat_map(|t| (t.len() as u16).to_ne_bytes())).collect();
-            let word = |i: usize| u64::from_ne_bytes(std::array::from_fn(|b| bytes.get(8 * i + b).copied().unwrap_or(0)));
-            let tail = text.as_deref().unwrap_or_default().as_bytes();
-            let parts = Parts::new([word(0), word(1), word(2)], tail);
-            let said: Vec<Value<'_>> = keys.iter().map(|i| values[*i]).collect();
-            prop_assert_eq!(direct.key(&parts), key::encode(event, &said));
-            prop_assert_eq!(direct.value(scalars[valued].kind(), &parts), scalars[valued].kind().bits(values[valued]));
-
-            let mut storage = Storage::<512, 8>::new();
-            let mut payload = storage.begin(usize::from(u16::MAX), Sizes::fixed(least), false);
-            bytes.iter().for_each(|byte| payload.stage([*byte]));
-            prop_assert!(payload.piece(tail));
+            let mut storage = Storage::<512, 25>::new();
+            let mut payload = storage.begin(usize::MAX, Sizes::fixed(0), false);
+            encode(&parts, &mut payload);
             let mut encoded = payload.finish().expect("it fits");
             let finished = encoded.finished();
-            let gathered = direct.gather(&finished);
-            prop_assert_eq!((gathered.words, gathered.text), (parts.words, parts.text));
+            let pieces = Pieces::new(&finished, &direct.runs);
+            prop_assert_eq!(direct.key::<false>(&pieces), key);
+            if let Some((_, kind, bits)) = value {
+                prop_assert_eq!(direct.value::<false>(kind, &pieces), bits);
+            }
+            if !direct.is_plain {
+                return Ok(());
+            }
+            prop_assert_eq!(direct.key::<true>(&pieces), key);
+            if let Some((_, kind, bits)) = value {
+                prop_assert_eq!(direct.value::<true>(kind, &pieces), bits);
+            }
+
+            let (last, before) = parts.split_last().expect("there is one");
+            let text = if let Given::Text(text) = last { text } else { "" };
+            let run = finished.slice(0);
+            let is_fixed = |given: &Given| !matches!(given, Given::Text(_) | Given::Staged(_));
+            if run.len() > 8 * WORDS || matches!(last, Given::Staged(_)) || !before.iter().all(is_fixed) {
+                return Ok(());
+            }
+            let word = |i: usize| u64::from_ne_bytes(std::array::from_fn(|b| run.get(8 * i + b).copied().unwrap_or(0)));
+            let words = Words::new([word(0), word(1), word(2)], text.as_bytes());
+            prop_assert_eq!(direct.key::<true>(&words), key);
+            if let Some((_, kind, bits)) = value {
+                prop_assert_eq!(direct.value::<true>(kind, &words), bits);
+            }
         }
     }
 
     #[test]
-    fn what_is_no_scalar_is_asked_for() {
-        let location = Location { file: "", line: 0 };
+    fn fields_behind_a_text_that_was_cut_are_where_they_are() {
+        let long = "x".repeat(70_000);
+        let parts = [
+            Given::Scalar(Scalar::Byte(3)),
+            Given::Text(long),
+            Given::Scalar(Scalar::Long(-7)),
+            Given::Text("last".to_owned()),
+            Given::Scalar(Scalar::Word(9)),
+        ];
+        let class = class_of(parts.iter().map(|part| FieldDescriptor::new("part", part.class())).collect());
+        let keys: Vec<usize> = vec![0, 2, 3];
+        let (sources, shown) = (keys.iter().map(|i| at(*i)).collect(), keys.iter().map(|_| Shown::AsIs).collect());
+        let plan = Plan { keys: sources, shown, value: Some((at(4), Kind::Unsigned)) };
+        let direct = Direct::new(&plan, 1, &class).expect("all of it is at known places");
+        let mut storage = Storage::<512, 24>::new();
+        let mut payload = storage.begin(usize::MAX, Sizes::fixed(0), false);
+        encode(&parts, &mut payload);
+        let mut encoded = payload.finish().expect("it fits");
+        assert!(encoded.is_cut());
+        let finished = encoded.finished();
+        let said: Vec<Part<'_>> = keys.iter().map(|i| Part::of(parts[*i].value())).collect();
+        let pieces = Pieces::new(&finished, &direct.runs);
+        assert_eq!(direct.key::<true>(&pieces), key::encode(1, &said));
+        assert_eq!(direct.value::<true>(Kind::Unsigned, &pieces), Some(9));
+    }
+
+    #[test]
+    fn what_is_at_no_known_place_is_asked_for() {
         let plan = |field| Plan { keys: Box::new([field]), shown: Box::new([Shown::AsIs]), value: None };
         let number = FieldDescriptor::new("number", FieldClass::unsigned(32));
         let text = FieldDescriptor::new("text", FieldClass::String { length_bits: 16 });
+        let some = FieldDescriptor::new("some", FieldClass::Optional { value: &FieldClass::Bool });
         let swapped = FieldClass::Integer { bits: 32, signed: false, base: Base::Decimal, network_order: true };
-        for (fields, least, source) in [
-            (vec![text, number], 6, at(1)),
-            (vec![number, FieldDescriptor { sensitive: true, ..number }], 8, at(0)),
-            (vec![number, FieldDescriptor { formatted: true, ..text }], 6, at(0)),
-            (vec![FieldDescriptor::new("swapped", swapped)], 4, at(0)),
-            (vec![FieldDescriptor::new("some", FieldClass::Optional { value: &FieldClass::Bool })], 1, at(0)),
-            (vec![number; 7], 28, at(0)),
-            (vec![number], 4, Source::Field(0, Box::new([Step::Presence]))),
-            (vec![number], 4, Source::Nothing),
+        let swapped = FieldDescriptor::new("swapped", swapped);
+        let wide = FieldDescriptor::new("wide", FieldClass::Array { element: &FieldClass::Bool, length: 33 });
+        let nested = FieldDescriptor::new("nested", FieldClass::Structure { fields: Box::leak(Box::new([number, text, some])) });
+        let below = |index| Source::Field(0, Box::new([Step::Field(index)]));
+        for (fields, source, is_known) in [
+            (vec![text, number], at(1), true),
+            (vec![text, text, number], at(2), true),
+            (vec![number; 70], at(69), true),
+            (vec![swapped, number], at(1), true),
+            (vec![nested], below(0), true),
+            (vec![nested], below(1), true),
+            (vec![nested, number], at(0), false),
+            (vec![nested], below(2), true),
+            (vec![nested, number], at(1), false),
+            (vec![wide, number], at(1), false),
+            (vec![number, FieldDescriptor { sensitive: true, ..number }], at(0), false),
+            (vec![number, FieldDescriptor { formatted: true, ..text }], at(0), false),
+            (vec![FieldDescriptor { formatted: true, ..text }, number], at(1), false),
+            (vec![swapped], at(0), false),
+            (vec![some], at(0), true),
+            (vec![some, number], at(1), false),
+            (vec![number], Source::Field(0, Box::new([Step::Presence])), false),
+            (vec![number], Source::Nothing, false),
+            (vec![number], Source::Context(ContextValue::Vtid), true),
+            (vec![number], Source::Context(ContextValue::ThreadName), false),
         ] {
-            let class = EventClass { name: "", module_path: "", location, fields: Box::leak(fields.into()) };
-            assert!(Direct::new(&plan(source), 0, &class, least).is_none(), "{class:?}");
+            let class = class_of(fields);
+            assert_eq!(Direct::new(&plan(source), 0, &class).is_some(), is_known, "{class:?}");
         }
     }
 }

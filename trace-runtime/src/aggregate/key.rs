@@ -1,12 +1,14 @@
 //! What events are grouped by: up to four values in 32 bytes.
 //!
-//! Each value has a byte that says what it is. Numbers come first, a word each; then texts, one behind the other. Where all of them
-//! take more than 32, a text longer than its share (32 divided by the number of values) becomes the beginning of the text, and a
-//! hash of all of it.
+//! Each value has a byte that says what it is. Numbers come first, a word each, as do those that an event lacks; then texts, one
+//! behind the other. Where all of them take more than 32, a text longer than its share (32 divided by the number of values) becomes
+//! the beginning of the text, and a hash of all of it.
+//!
+//! Keys are made in registers, and stay there: what was stored in words is slow to load by several at once, and copied so.
 
-use super::table::{IS_KEY, KEY, Key};
+use super::table::{IS_KEY, KEY, Key, fold};
 use std::fmt;
-use trace_filter::{Key as Path, Value};
+use trace_filter::Value;
 
 /// Most values of a key.
 pub(super) const MOST: usize = 4;
@@ -17,7 +19,7 @@ pub(super) const UNSIGNED: u8 = 64;
 const NEGATIVE: u8 = UNSIGNED + 1;
 pub(super) const FLOAT: u8 = 66;
 const CHAR: u8 = 67;
-const MISSING: u8 = 68;
+pub(super) const MISSING: u8 = 68;
 /// And the length of the text's beginning.
 const HASHED: u8 = 128;
 
@@ -63,69 +65,125 @@ pub(super) const fn shift(value: usize) -> u8 {
     16 + 8 * value as u8
 }
 
+/// A value on its way into a key.
+#[derive(Clone, Copy)]
+pub(super) enum Part<'p> {
+    /// What it is, and its bits.
+    Number(u8, u64),
+    Text(&'p [u8]),
+}
+
+impl<'p> Part<'p> {
+    pub(super) const MISSING: Part<'p> = Part::Number(MISSING, 0);
+
+    #[inline(always)]
+    pub(super) fn of(value: Value<'p>) -> Part<'p> {
+        match value {
+            Value::Missing => Part::MISSING,
+            Value::Integer(value) => Part::Number(if value < 0 { NEGATIVE } else { UNSIGNED }, value as u64),
+            Value::Float(value) => Part::Number(FLOAT, value.to_bits()),
+            Value::Char(value) => Part::Number(CHAR, u32::from(value).into()),
+            Value::Text(text) => Part::Text(text),
+        }
+    }
+}
+
+/// The words of a key behind its first one.
+pub(super) type Bytes = [u64; KEY / WORD];
+
 /// Makes the key of the values of one event; `event` is its number.
 ///
 /// # Signal safety
 ///
 /// Async-signal-safe and wait-free; in proportion to the length of texts.
-#[inline(never)]
-pub(super) fn encode(event: u16, values: &[Value<'_>]) -> Key {
-    let mut key = Key { head: head(event), bytes: [0; KEY / 8] };
-    let room = if values.iter().map(size).sum::<usize>() <= KEY { KEY } else { KEY / values.len().max(1) };
-    let mut numbers = key.bytes.iter_mut();
-    let mut rest = 0;
-    for (i, value) in values.iter().take(MOST).enumerate() {
-        let (what, number) = match value {
-            Value::Integer(value) => (if *value < 0 { NEGATIVE } else { UNSIGNED }, *value as u64),
-            Value::Float(value) => (FLOAT, value.to_bits()),
-            Value::Char(value) => (CHAR, u64::from(u32::from(*value))),
-            Value::Missing => (MISSING, 0),
-            Value::Text(_) => continue,
-        };
-        key.head |= u64::from(what) << shift(i);
-        if what != MISSING {
-            rest += WORD;
-            numbers.next().into_iter().for_each(|word| *word = number);
+#[inline]
+pub(super) fn encode(event: u16, parts: &[Part<'_>]) -> Key {
+    let (mut head, mut numbers, mut count, mut texts) = (head(event), [0; KEY / WORD], 0, 0);
+    for (i, part) in parts.iter().take(MOST).enumerate() {
+        match *part {
+            Part::Number(what, bits) => {
+                head |= u64::from(what) << shift(i);
+                if let Some(number) = numbers.get_mut(count) {
+                    *number = bits;
+                }
+                count += 1;
+            }
+            Part::Text(text) => texts += text.len(),
         }
     }
-    for (i, value) in values.iter().take(MOST).enumerate() {
-        let Value::Text(text) = value else { continue };
-        let (what, begin, hash) = match text.get(..room - WORD) {
-            Some(begin) if text.len() > room => (HASHED | begin.len() as u8, begin, Some(Path::hash(*value))),
-            _ => (text.len() as u8, *text, None),
-        };
-        key.head |= u64::from(what) << shift(i);
-        put_text(&mut key.bytes, rest, begin);
-        rest += begin.len();
-        if let Some(hash) = hash {
-            put(&mut key.bytes, rest, hash);
-            rest += WORD;
+    let [a, b, c, d] = numbers;
+    let (mut bytes, mut rest) = ([a, b, c, d], WORD * count);
+    if texts == 0 {
+        return Key { head, bytes };
+    }
+    let room = if rest + texts <= KEY { KEY } else { KEY / parts.len().max(1) };
+    for (i, part) in parts.iter().take(MOST).enumerate() {
+        let Part::Text(text) = *part else { continue };
+        match text.get(..room - WORD) {
+            Some(begin) if text.len() > room => {
+                bytes = put(put(bytes, rest, begin), rest + begin.len(), &hash(text).to_le_bytes());
+                head |= u64::from(HASHED | begin.len() as u8) << shift(i);
+                rest += room;
+            }
+            _ => {
+                bytes = put(bytes, rest, text);
+                head |= (text.len() as u64) << shift(i);
+                rest += text.len();
+            }
         }
     }
-    key
+    Key { head, bytes }
 }
 
-/// The same for one value. The commonest ones stay in registers: values that were written in parts are slow to copy as a whole.
+/// Puts a text of at most 32 bytes at byte `at`, from where there are zeroes to the end.
 #[inline(always)]
-pub(super) fn encode_one(event: u16, value: Value<'_>) -> Key {
-    match value {
-        Value::Integer(value) => {
-            let what = if value < 0 { NEGATIVE } else { UNSIGNED };
-            Key { head: head(event) | (u64::from(what) << shift(0)), bytes: [value as u64, 0, 0, 0] }
-        }
-        Value::Text(text) if text.len() <= 16 => {
-            Key { head: head(event) | ((text.len() as u64) << shift(0)), bytes: [word(text, 0), word(text, 1), 0, 0] }
-        }
-        value => encode(event, &[value]),
+pub(super) fn put([a, b, c, d]: Bytes, at: usize, text: &[u8]) -> Bytes {
+    let shift = 8 * (at % WORD) as u32;
+    let [p, q, r, s] = [word(text, 0), word(text, 1), word(text, 2), word(text, 3)];
+    // Nothing of the one below where the shift is 0.
+    let next = |below: u64, word: u64| (word << shift) | ((below >> 1) >> (63 - shift));
+    let [p, q, r, s] = [p << shift, next(p, q), next(q, r), next(r, s)];
+    match at / WORD {
+        0 => [a | p, b | q, c | r, d | s],
+        1 => [a, b | p, c | q, d | r],
+        2 => [a, b, c | p, d | q],
+        3 => [a, b, c, d | p],
+        _ => [a, b, c, d],
+    }
+}
+
+/// The key of one text that is longer than a key.
+#[inline(always)]
+pub(super) fn of_long(head: u64, shift: u8, text: &[u8]) -> Key {
+    let what = HASHED | (KEY - WORD) as u8;
+    Key { head: head | (u64::from(what) << shift), bytes: [word(text, 0), word(text, 1), word(text, 2), hash(text)] }
+}
+
+/// Evenly spread. By two words at a time, and at last by the last two, of which some bytes may have been taken before.
+#[inline]
+fn hash(text: &[u8]) -> u64 {
+    const PAIR: usize = 2 * WORD;
+    let mixed = |hash: u64, a: u64, b: u64| fold(hash ^ a ^ 0x2d35_8dcc_aa6c_78a5, b ^ 0x8bb8_4b93_962e_acc9);
+    let pairs = text.chunks_exact(PAIR);
+    let rest = pairs.remainder().len();
+    let hash = pairs.fold(text.len() as u64, |hash, pair| mixed(hash, word(pair, 0), word(pair, 1)));
+    match text.last_chunk::<PAIR>() {
+        Some(last) if rest > 0 => mixed(hash, word(last, 0), word(last, 1)),
+        Some(_) => hash,
+        None => mixed(hash, word(text, 0), word(text, 1)),
     }
 }
 
 /// The word of this number of a text, and zeroes behind its end.
 #[inline(always)]
 pub(super) fn word(text: &[u8], number: usize) -> u64 {
-    match text.get(WORD * number..WORD * (number + 1)) {
-        Some(eight) => eight.try_into().map_or(0, u64::from_le_bytes),
-        None => text.get(WORD * number..).map_or(0, little),
+    let at = WORD * number;
+    match (text.get(at..at + WORD), text.last_chunk::<WORD>()) {
+        (Some(eight), _) => eight.try_into().map_or(0, u64::from_le_bytes),
+        _ if at >= text.len() => 0,
+        // Without those that belong to the word before.
+        (_, Some(last)) => u64::from_le_bytes(*last) >> (8 * (at + WORD - text.len())),
+        _ => little(text),
     }
 }
 
@@ -141,46 +199,21 @@ fn little(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Puts a text at byte `at`, where there are zeroes. By words: bytes that are written one by one are slow to read as words.
-#[inline]
-fn put_text(words: &mut [u64; KEY / 8], at: usize, text: &[u8]) {
-    (0..text.len().div_ceil(WORD)).for_each(|i| put(words, at + WORD * i, word(text, i)));
-}
-
-/// Puts a word at byte `at`, where there are zeroes. What would lie beyond the end is zero.
-#[inline]
-fn put(words: &mut [u64; KEY / 8], at: usize, value: u64) {
-    let shift = 8 * (at % 8) as u32;
-    if let Some(word) = words.get_mut(at / 8) {
-        *word |= value << shift;
-    }
-    if let Some(word) = words.get_mut(at / 8 + 1) {
-        // Nothing where the shift is 0.
-        *word |= (value >> 1) >> (63 - shift);
-    }
-}
-
-#[inline]
-fn size(value: &Value<'_>) -> usize {
-    match value {
-        Value::Missing => 0,
-        Value::Text(text) => text.len(),
-        _ => WORD,
-    }
-}
-
 /// The event of a key, and its values: so many.
 pub(super) fn decode(key: &Key, count: usize) -> (u16, Vec<KeyValue>) {
     let whats: Vec<u8> = (0..count).map(|i| (key.head >> shift(i)) as u8).collect();
     let bytes: Vec<u8> = key.bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
     let (mut numbers, mut texts) =
-        bytes.split_at(WORD * whats.iter().filter(|what| (UNSIGNED..MISSING).contains(what)).count().min(KEY / WORD));
+        bytes.split_at(WORD * whats.iter().filter(|what| (UNSIGNED..=MISSING).contains(what)).count().min(KEY / WORD));
     let value = |what| match what {
         UNSIGNED => KeyValue::Integer(number(&mut numbers).into()),
         NEGATIVE => KeyValue::Integer((number(&mut numbers) as i64).into()),
         FLOAT => KeyValue::Float(f64::from_bits(number(&mut numbers))),
         CHAR => KeyValue::Text(char::from_u32(number(&mut numbers) as u32).unwrap_or(char::REPLACEMENT_CHARACTER).into()),
-        MISSING => KeyValue::Missing,
+        MISSING => {
+            _ = number(&mut numbers);
+            KeyValue::Missing
+        }
         what if what >= HASHED => {
             // The beginning may end within a character.
             let begin = take(&mut texts, what - HASHED).utf8_chunks().map(|c| c.valid()).next().unwrap_or_default().to_owned();
@@ -247,17 +280,15 @@ mod tests {
                 Owned::Char(value) => Value::Char(*value),
                 Owned::Text(text) => Value::Text(text.as_bytes()),
             }).collect();
-            let key = encode(event, &values);
-            if let [only] = *values {
-                prop_assert_eq!(key, encode_one(event, only));
-            }
+            let key = encode(event, &values.iter().map(|value| Part::of(*value)).collect::<Vec<_>>());
             let (number, decoded) = decode(&key, values.len());
             prop_assert_eq!(number, event);
+            let size = |value: &Value<'_>| if let Value::Text(text) = value { text.len() } else { WORD };
             let fits = values.iter().map(size).sum::<usize>() <= KEY;
             for (value, decoded) in values.iter().zip(decoded) {
                 match (value, decoded) {
                     (Value::Text(text), KeyValue::Hashed(begin, hash)) => {
-                        prop_assert!(!fits && text.starts_with(begin.as_bytes()) && hash == Path::hash(*value));
+                        prop_assert!(!fits && text.starts_with(begin.as_bytes()) && hash == super::hash(text));
                     }
                     (value, decoded) => prop_assert_eq!(known(value), decoded),
                 }

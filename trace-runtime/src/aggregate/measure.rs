@@ -1,10 +1,11 @@
 //! What an aggregation does with the events of one class, on the event path.
 #![expect(unsafe_code, reason = "a target reaches what its events are added to by address")]
 
-use super::direct::{Direct, Parts};
-use super::key::{self, MOST};
+use super::carrier::{Carrier, Pieces, Words};
+use super::direct::Direct;
+use super::key::{self, MOST, Part};
 use super::spec::Spec;
-use super::table::{Figures, Key, Table};
+use super::table::{Figures, Group, Key, Table};
 use super::{KeyValue, Number};
 use crate::condition::{Source, scope};
 use crate::provider::{ContextValue, Room};
@@ -276,8 +277,8 @@ fn without_option(mut class: &'static FieldClass) -> &'static FieldClass {
 
 /// What is done with the events of one class.
 ///
-/// Where they travel in words, they come to the target that [`target`](Measure::target) makes. Where they do not, this is the
-/// condition of that target: it takes what it wants of an event, and then rejects it, so that nothing is encoded.
+/// Where what is wanted lies at known places, they come to the target that [`target`](Measure::target) makes. Where it does not, this
+/// is the condition of that target: it takes what it wants of an event, and then rejects it, so that nothing is encoded.
 pub(super) struct Measure {
     pub(super) state: Arc<State>,
     pub(super) counts: Arc<PerCpu>,
@@ -295,7 +296,9 @@ impl Condition for Measure {
         if self.inner.as_ref().is_none_or(|inner| inner.accepts(event, counts)) {
             let room = Room::default();
             let value = self.plan.value.as_ref().map(|(source, kind)| (*kind, kind.bits(source.value(event, &room))));
-            self.add(value, || self.key(event));
+            let Some(value) = self.valued(value) else { return false };
+            let group = if self.plan.keys.is_empty() { self.others() } else { self.group(&self.key(event)) };
+            self.add(group, value);
         }
         false
     }
@@ -308,32 +311,56 @@ impl Measure {
     ///
     /// `self` stays where it is until a grace period after the last list with the target was replaced.
     pub(super) unsafe fn target(&self, redact: bool) -> Target {
-        let functions = Functions { words: Some(words), tail: Some(tail), pieces, lose };
+        let functions = match &self.direct {
+            Some(direct) if !direct.is_plain => functions::<false>(),
+            _ => functions::<true>(),
+        };
         let channel = std::ptr::from_ref(self).cast();
         // SAFETY: the functions may be called from any thread and signal handler, and reach nothing but `channel`.
         unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], channel, u32::MAX, 0, redact) }
     }
 
-    /// Adds an event that comes in words.
+    /// Adds an event that comes encoded; `PLAIN`: what is wanted of it [is that](Direct::is_plain).
     #[inline(always)]
-    fn add_parts(&self, parts: &Parts<'_>) {
-        // Without it nothing gets past the condition.
-        let Some(direct) = &self.direct else { return };
-        let value = self.plan.value.as_ref().map(|(_, kind)| (*kind, direct.value(*kind, parts)));
-        self.add(value, || direct.key(parts));
+    fn add_encoded<const PLAIN: bool>(&self, direct: &Direct, event: &impl Carrier) {
+        let value = self.plan.value.as_ref().map(|(_, kind)| (*kind, direct.value::<PLAIN>(*kind, event)));
+        let Some(value) = self.valued(value) else { return };
+        let group = if self.plan.keys.is_empty() { self.others() } else { self.group(&direct.key::<PLAIN>(event)) };
+        self.add(group, value);
     }
 
-    /// Adds an event; with a value, if any is wanted, as its kind has it in 64 bits.
+    /// The value that is wanted, if any is, as its kind has it in 64 bits; `None`: the event has none, which is counted.
     #[inline(always)]
-    fn add(&self, value: Option<(Kind, Option<u64>)>, key: impl Fn() -> Key) {
-        if let Some((_, None)) = value {
-            return self.counts.count::<VALUELESS>();
+    fn valued(&self, value: Option<(Kind, Option<u64>)>) -> Option<Option<(Kind, u64)>> {
+        match value {
+            None => Some(None),
+            Some((kind, Some(value))) => Some(Some((kind, value))),
+            Some((_, None)) => {
+                self.counts.count::<VALUELESS>();
+                None
+            }
         }
-        let (table, others) = (&self.state.table, u32::from(self.event));
-        let group = if self.plan.keys.is_empty() { others } else { table.group(key()).unwrap_or(others) };
+    }
+
+    /// The group of a key, or where there is no room for it.
+    #[inline(always)]
+    fn group(&self, key: &Key) -> Group {
+        self.state.table.group(key).unwrap_or(self.others())
+    }
+
+    /// The group of events without a key of their own.
+    #[inline(always)]
+    fn others(&self) -> Group {
+        self.state.table.of_event(self.event)
+    }
+
+    /// Adds an event.
+    #[inline(always)]
+    fn add(&self, group: Group, value: Option<(Kind, u64)>) {
+        let table = &self.state.table;
         let is_added = match value {
-            Some((kind, Some(value))) => table.add(group, self.buckets.of(kind, value), |before| kind.fold(before, value)),
-            _ => table.count(group),
+            Some((kind, value)) => table.add(group, self.buckets.of(kind, value), |before| kind.fold(before, value)),
+            None => table.count(group),
         };
         if !is_added {
             // Relaxed: a count.
@@ -344,14 +371,11 @@ impl Measure {
     #[inline(always)]
     fn key(&self, event: &dyn Values) -> Key {
         let room = Room::default();
-        match &*self.plan.keys {
-            [only] => key::encode_one(self.event, only.value(event, &room)),
-            several => {
-                let mut values = [Value::Missing; MOST];
-                values.iter_mut().zip(several).for_each(|(value, source)| *value = source.value(event, &room));
-                key::encode(self.event, values.get(..several.len()).unwrap_or_default())
-            }
+        let mut parts = [Part::MISSING; MOST];
+        for (part, source) in parts.iter_mut().zip(&self.plan.keys) {
+            *part = Part::of(source.value(event, &room));
         }
+        key::encode(self.event, parts.get(..self.plan.keys.len()).unwrap_or_default())
     }
 }
 
@@ -363,33 +387,44 @@ unsafe fn measure<'t>(target: *const Target) -> &'t Measure {
     unsafe { &*(*target).channel().cast() }
 }
 
+/// The ways of events into the figures, of which no one is slower for what others do.
+fn functions<const PLAIN: bool>() -> Functions {
+    Functions { words: Some(words::<PLAIN>), tail: Some(tail::<PLAIN>), pieces: pieces::<PLAIN>, lose }
+}
+
 /// # Safety
 ///
 /// As for [`measure`].
-unsafe extern "C" fn words(target: *const Target, a: u64, b: u64, c: u64) -> u8 {
+unsafe extern "C" fn words<const PLAIN: bool>(target: *const Target, a: u64, b: u64, c: u64) -> u8 {
     // SAFETY: the caller's duty.
-    unsafe { measure(target) }.add_parts(&Parts::new([a, b, c], &[]));
+    let measure = unsafe { measure(target) };
+    // Without it nothing gets past the condition; so below.
+    if let Some(direct) = &measure.direct {
+        measure.add_encoded::<PLAIN>(direct, &Words::new([a, b, c], &[]));
+    }
     0
 }
 
 /// # Safety
 ///
 /// As for [`measure`]; `start` and `len` are bytes that may be read.
-unsafe extern "C" fn tail(target: *const Target, a: u64, b: u64, c: u64, start: *const u8, len: usize) -> u8 {
+unsafe extern "C" fn tail<const PLAIN: bool>(target: *const Target, a: u64, b: u64, c: u64, start: *const u8, len: usize) -> u8 {
     // SAFETY: the caller's duty; where there are none, `start` is that of an empty slice.
     let (measure, text) = unsafe { (measure(target), std::slice::from_raw_parts(start, len)) };
-    measure.add_parts(&Parts::new([a, b, c], text));
+    if let Some(direct) = &measure.direct {
+        measure.add_encoded::<PLAIN>(direct, &Words::new([a, b, c], text));
+    }
     0
 }
 
 /// # Safety
 ///
 /// As for [`measure`]; the rest is a [`Finished`], taken apart.
-unsafe extern "C" fn pieces(target: *const Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
+unsafe extern "C" fn pieces<const PLAIN: bool>(target: *const Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
     // SAFETY: the caller's duty.
     let (measure, finished) = unsafe { (measure(target), Finished::from_raw(pieces, count, total)) };
     if let Some(direct) = &measure.direct {
-        measure.add_parts(&direct.gather(&finished));
+        measure.add_encoded::<PLAIN>(direct, &Pieces::new(&finished, &direct.runs));
     }
     0
 }

@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | `spec` | what it is about: parsed and looked up |
 //! | `measure` | the event path: value, key, bucket |
-//! | `direct` | the same, where an event travels in words |
+//! | `direct` | the same, from the bytes of an event |
+//! | `carrier` | how these come |
 //! | `key` | what events are grouped by, in 32 bytes |
 //! | `table` | the figures, and the protocol by which they are changed and read |
 //!
@@ -16,6 +17,7 @@
 //! - AG-1: What a list of an aggregation reaches is its [`Inner`]'s, which is retired behind the last such list.
 #![expect(unsafe_code, reason = "a target reaches what its events are added to by address")]
 
+mod carrier;
 mod direct;
 mod key;
 mod measure;
@@ -277,7 +279,7 @@ impl Inner {
         let made = progress.made(rule, class, self.redact).ok()?;
         let plan = Plan::new(&self.spec, class, self.redact).ok()?;
         let measure = self.numbered(named, class, |event| {
-            let direct = Direct::new(&plan, event, class, named.probe.least);
+            let direct = Direct::new(&plan, event, class);
             let (state, counts, inner) = (self.state.clone(), progress.counts.clone(), made.condition.clone());
             Measure { state, counts, inner, event, plan, buckets: self.buckets, direct }
         })?;
@@ -314,12 +316,12 @@ impl Inner {
         let mut groups: Vec<Group> = Vec::new();
         let mut places = HashMap::new();
         let table = &self.state.table;
-        let mut add = |place, event: &Numbered, keys: Option<Vec<KeyValue>>, number: u32| {
+        let mut add = |place, event: &Numbered, keys: Option<Vec<KeyValue>>, group| {
             let at = *places.entry(place).or_insert_with(|| {
                 groups.push(Group { event: event.name.clone(), by: names(&self.spec.by), keys, ..Group::default() });
                 groups.len() - 1
             });
-            table.read(number, |bucket, count, [sum, min, max]| {
+            table.read(group, |bucket, count, [sum, min, max]| {
                 let mut figures = Figures { count, ..Figures::default() };
                 if let Some((_, kind)) = &event.measure.plan.value {
                     figures = Figures { count, sum: kind.sum(sum), min: Some(kind.number(min)), max: Some(kind.number(max)) };
@@ -327,14 +329,15 @@ impl Inner {
                 groups[at].add(self.buckets, bucket, &figures);
             });
         };
-        for (number, event) in events.iter().enumerate() {
-            add((number as u64, [0; 4]), event, self.spec.by.is_empty().then(Vec::new), number as u32);
+        for event in &*events {
+            let number = event.measure.event;
+            add((number.into(), [0; 4]), event, self.spec.by.is_empty().then(Vec::new), table.of_event(number));
         }
-        for (key, number) in table.keys() {
+        for (key, group) in table.keys() {
             let (event, values) = key::decode(&key, self.spec.by.len());
             let Some(event) = events.get(usize::from(event)) else { continue };
             let values = values.into_iter().zip(&event.measure.plan.shown).map(|(value, shown)| shown.name(value)).collect();
-            add((key.head, key.bytes), event, Some(values), number);
+            add((key.head, key.bytes), event, Some(values), group);
         }
         groups.retain(|group| group.figures.count > 0);
         groups.iter_mut().for_each(|group| group.buckets.sort_by_key(|bucket| bucket.low));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! memory     directory │ region of CPU 0 │ region of CPU 1 │ … │ stripe 0 │ … │ stripe 3
-//! directory  a line for each key: which, its 32 bytes, the number of its group          shared, only ever filled
+//! directory  a line for each key: which, its 32 bytes, its group                        shared, only ever filled
 //! region     a line for each group and bucket: the cell                                changed by its CPU only
 //! cell       count │ figures of even counts: 3 words │ figures of odd counts: 3 words │ lock
 //! ```
@@ -52,13 +52,17 @@ const EMPTY: u64 = 0;
 const CLAIMED: u64 = 1 << 62;
 /// In the first word of every key.
 pub(super) const IS_KEY: u64 = 1 << 63;
-/// In place of a group's number: there was no room.
+/// In place of a group: there was no room.
 const OTHERS: u64 = u64::MAX;
 
 const COUNT: usize = 0;
 const LOCK: usize = 7;
-/// Where the line of a key has the number of its group.
-const NUMBER: usize = 5;
+/// Where the line of a key has its group.
+const GROUP: usize = 5;
+
+/// Where the cells of a group begin in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Group(u64);
 
 /// Sum, least and greatest value, as the class of the values has them in 64 bits.
 pub(super) type Figures = [u64; 3];
@@ -74,17 +78,20 @@ pub(super) struct Key {
 impl Key {
     /// Evenly spread. The products do not wait for each other.
     #[inline]
-    fn hash(self) -> u64 {
+    fn hash(&self) -> u64 {
         let [a, b, c, d] = self.bytes;
-        let sum = (self.head ^ 0x9e37_79b9_7f4a_7c15)
-            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
-            .wrapping_add(a.wrapping_mul(0x94d0_49bb_1331_11eb))
-            .wrapping_add(b.rotate_left(17).wrapping_mul(0xd6e8_feb8_6659_fd93))
-            .wrapping_add(c.rotate_left(31).wrapping_mul(0xa076_1d64_78bd_642f))
-            .wrapping_add(d.rotate_left(47).wrapping_mul(0xe703_7ed1_a0b4_28db));
-        let mixed = (sum ^ (sum >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ (mixed >> 29)
+        let head = self.head.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        fold(a ^ 0xa076_1d64_78bd_642f, b ^ 0xe703_7ed1_a0b4_28db)
+            ^ fold(c ^ 0x8ebc_6af0_9c88_c6e3, d ^ 0x5899_65cc_7537_4cc3)
+            ^ (head ^ (head >> 32))
     }
+}
+
+/// Mixes two words: the halves of their product, of which each bit depends on all bits of both.
+#[inline(always)]
+pub(super) fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// How large a table is.
@@ -148,13 +155,24 @@ impl Table {
 
     #[inline]
     fn line(&self, index: u64) -> Option<&Line> {
-        self.memory.view(index * LINE as u64)
+        self.memory.all().get(usize::try_from(index).ok()?)
     }
 
     #[inline(always)]
-    fn cell(&self, region: u32, group: u32, bucket: u32) -> Option<&Line> {
-        let in_region = u64::from(group) * u64::from(self.shape.buckets) + u64::from(bucket);
-        self.line(self.mask + 1 + u64::from(region) * self.region + in_region)
+    fn cell(&self, region: u32, Group(group): Group, bucket: u32) -> Option<&Line> {
+        self.line(self.mask + 1 + u64::from(region) * self.region + group + u64::from(bucket))
+    }
+
+    /// The group of this number: those of events come first, then those of keys.
+    #[inline(always)]
+    fn numbered(&self, number: u64) -> Group {
+        Group(number * u64::from(self.shape.buckets))
+    }
+
+    /// The group of an event that is not divided, or of the others of one that is.
+    #[inline(always)]
+    pub(super) fn of_event(&self, event: u16) -> Group {
+        self.numbered(event.into())
     }
 
     /// The group of `key`, which has one from now on if there is room; `None`: it belongs to the others of its event.
@@ -163,7 +181,7 @@ impl Table {
     ///
     /// Async-signal-safe and wait-free: looks at [`PROBES`] lines at most.
     #[inline(always)]
-    pub(super) fn group(&self, key: Key) -> Option<u32> {
+    pub(super) fn group(&self, key: &Key) -> Option<Group> {
         let mut at = key.hash();
         for _ in 0..PROBES {
             let line = self.line(at & self.mask)?;
@@ -177,11 +195,11 @@ impl Table {
                     | (line[3].load(Ordering::Relaxed) ^ c)
                     | (line[4].load(Ordering::Relaxed) ^ d);
                 if differs == 0 {
-                    return self.numbered(line[NUMBER].load(Ordering::Relaxed));
+                    return known(line[GROUP].load(Ordering::Relaxed));
                 }
             } else if head == EMPTY {
-                match self.claim(line, key) {
-                    Some(number) => return self.numbered(number),
+                match self.claim(line, *key) {
+                    Some(group) => return known(group),
                     // Somebody else claimed it: perhaps for the same key.
                     None => continue,
                 }
@@ -189,11 +207,6 @@ impl Table {
             at = at.wrapping_add(1);
         }
         None
-    }
-
-    #[inline]
-    fn numbered(&self, number: u64) -> Option<u32> {
-        (number != OTHERS).then(|| self.shape.events + number as u32)
     }
 
     /// Makes an empty line that of a key. `None`: it is not empty any more.
@@ -207,12 +220,12 @@ impl Table {
         }
         line[0].compare_exchange(EMPTY, CLAIMED, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         let number = self.used.fetch_add(1, Ordering::Relaxed);
-        let number = if number < most { number } else { OTHERS };
+        let group = if number < most { self.numbered(u64::from(self.shape.events) + number).0 } else { OTHERS };
         line[1..].iter().zip(key.bytes).for_each(|(word, bytes)| word.store(bytes, Ordering::Relaxed));
-        line[NUMBER].store(number, Ordering::Relaxed);
+        line[GROUP].store(group, Ordering::Relaxed);
         // Release: orders the stores above. Pairs with the Acquire loads in `group` and `keys`.
         line[0].store(key.head, Ordering::Release);
-        Some(number)
+        Some(group)
     }
 
     /// Adds an event without a value to a group. Returns false if it is lost.
@@ -221,7 +234,7 @@ impl Table {
     ///
     /// As for [`add`](Self::add).
     #[inline(always)]
-    pub(super) fn count(&self, group: u32) -> bool {
+    pub(super) fn count(&self, group: Group) -> bool {
         let none = |_: &Line, _| [0; 3];
         self.try_update(group, 0, none) || self.update_slow(group, 0, none)
     }
@@ -232,13 +245,13 @@ impl Table {
     ///
     /// Async-signal-safe and wait-free: a sequence that was aborted is tried again, then each stripe once.
     #[inline(always)]
-    pub(super) fn add(&self, group: u32, bucket: u32, fold: impl Fn(Option<Figures>) -> Figures + Copy) -> bool {
+    pub(super) fn add(&self, group: Group, bucket: u32, fold: impl Fn(Option<Figures>) -> Figures + Copy) -> bool {
         let folded = |cell: &Line, count| fold(figures_of(cell, count));
         self.try_update(group, bucket, folded) || self.update_slow(group, bucket, folded)
     }
 
     #[inline(always)]
-    fn try_update(&self, group: u32, bucket: u32, figures: impl Fn(&Line, u64) -> Figures) -> bool {
+    fn try_update(&self, group: Group, bucket: u32, figures: impl Fn(&Line, u64) -> Figures) -> bool {
         let cpu = sys::cpu_id();
         if cpu >= self.shape.cpus {
             return false;
@@ -254,11 +267,11 @@ impl Table {
 
     #[cold]
     #[inline(never)]
-    fn update_slow(&self, group: u32, bucket: u32, figures: impl Fn(&Line, u64) -> Figures + Copy) -> bool {
+    fn update_slow(&self, group: Group, bucket: u32, figures: impl Fn(&Line, u64) -> Figures + Copy) -> bool {
         (1..TRIES).any(|_| self.try_update(group, bucket, figures)) || self.update_locked(group, bucket, figures)
     }
 
-    fn update_locked(&self, group: u32, bucket: u32, figures: impl Fn(&Line, u64) -> Figures) -> bool {
+    fn update_locked(&self, group: Group, bucket: u32, figures: impl Fn(&Line, u64) -> Figures) -> bool {
         let first = sys::thread().map_or(0, |thread| thread.tid.load(Ordering::Relaxed));
         for stripe in 0..STRIPES {
             let region = self.shape.cpus + first.wrapping_add(stripe) % STRIPES;
@@ -286,7 +299,7 @@ impl Table {
     }
 
     /// The keys so far, each with its group.
-    pub(super) fn keys(&self) -> Vec<(Key, u32)> {
+    pub(super) fn keys(&self) -> Vec<(Key, Group)> {
         let mut keys = Vec::new();
         for line in (0..self.shape.lines()).filter_map(|index| self.line(index.into())) {
             // Acquire: as in `group`.
@@ -296,13 +309,13 @@ impl Table {
             }
             let mut key = Key { head, bytes: [0; KEY / 8] };
             key.bytes.iter_mut().zip(&line[1..]).for_each(|(bytes, word)| *bytes = word.load(Ordering::Relaxed));
-            keys.extend(self.numbered(line[NUMBER].load(Ordering::Relaxed)).map(|group| (key, group)));
+            keys.extend(known(line[GROUP].load(Ordering::Relaxed)).map(|group| (key, group)));
         }
         keys
     }
 
     /// What all regions hold of a group: `see` is given bucket, count and figures of each cell that is used.
-    pub(super) fn read(&self, group: u32, mut see: impl FnMut(u32, u64, Figures)) {
+    pub(super) fn read(&self, group: Group, mut see: impl FnMut(u32, u64, Figures)) {
         for region in 0..self.shape.cpus + STRIPES {
             for bucket in 0..self.shape.buckets {
                 if let Some((count, figures)) = self.cell(region, group, bucket).and_then(read_cell) {
@@ -311,6 +324,12 @@ impl Table {
             }
         }
     }
+}
+
+/// What the line of a key has as its group.
+#[inline]
+fn known(group: u64) -> Option<Group> {
+    (group != OTHERS).then_some(Group(group))
 }
 
 /// The words that hold the figures of `count` events.
@@ -376,13 +395,13 @@ mod tests {
                 let mut known = HashSet::new();
                 for (which, bucket, value) in &events {
                     let key = key(*which);
-                    let group = table.group(key);
+                    let group = table.group(&key);
                     if group.is_some() {
                         known.insert(key);
                     }
                     // A key that has a group keeps it, and one that has none gets none later.
                     prop_assert_eq!(group.is_some(), known.contains(&key));
-                    prop_assert!(table.add(group.unwrap_or(0), *bucket, |before| sum(before, *value)));
+                    prop_assert!(table.add(group.unwrap_or(Group(0)), *bucket, |before| sum(before, *value)));
                     let (count, figures) = model.entry((group.map(|_| key), *bucket)).or_insert((0, [0; 3]));
                     *figures = sum((*count > 0).then_some(*figures), *value);
                     *count += 1;
@@ -390,7 +409,7 @@ mod tests {
                 prop_assert!(known.len() <= keys as usize);
                 let mut found = HashMap::new();
                 let groups = table.keys().into_iter().map(|(key, group)| (Some(key), group));
-                for (key, group) in groups.chain([(None, 0)]) {
+                for (key, group) in groups.chain([(None, Group(0))]) {
                     table.read(group, |bucket, count, [more, min, max]| {
                         let (all, [sum, least, most]) = found.entry((key, bucket)).or_insert((0, [0, u64::MAX, 0]));
                         (*all, *sum) = (*all + count, *sum + more);
@@ -407,10 +426,10 @@ mod tests {
         for table in tables(Shape { events: 1, keys: 8, buckets: 1, cpus: 0 }) {
             let line = table.line(key(7).hash() & table.mask).expect("a line");
             line[0].store(CLAIMED, Ordering::Relaxed);
-            let group = table.group(key(7)).expect("the next line");
+            let group = table.group(&key(7)).expect("the next line");
             // The same once more, after whoever claimed it is done: two groups of one key.
             line[0].store(EMPTY, Ordering::Relaxed);
-            let second = table.group(key(7)).expect("the first line");
+            let second = table.group(&key(7)).expect("the first line");
             assert_ne!(group, second);
             assert_eq!(table.keys().iter().filter(|(found, _)| *found == key(7)).count(), 2);
         }
@@ -420,9 +439,9 @@ mod tests {
     fn a_held_lock_is_passed_by() {
         let table = Table::new(Shape { events: 1, keys: 1, buckets: 1, cpus: 0 }, &[]).expect("memory");
         for held in 0..STRIPES {
-            assert!(table.add(0, 0, |before| sum(before, 1)), "{held} of {STRIPES} are held");
-            table.cell(held, 0, 0).expect("a cell")[LOCK].store(1, Ordering::Relaxed);
+            assert!(table.add(Group(0), 0, |before| sum(before, 1)), "{held} of {STRIPES} are held");
+            table.cell(held, Group(0), 0).expect("a cell")[LOCK].store(1, Ordering::Relaxed);
         }
-        assert!(!table.add(0, 0, |before| sum(before, 1)));
+        assert!(!table.add(Group(0), 0, |before| sum(before, 1)));
     }
 }

@@ -108,6 +108,13 @@ impl Mapping {
         // SAFETY: MEM-1, MEM-2: `T` is made of atomics (`Words`), for which any bytes are valid.
         Some(unsafe { start.as_ref() })
     }
+
+    /// Returns all of it as `T`, one behind the other.
+    #[inline]
+    pub(crate) fn all<T: Words>(&self) -> &[T] {
+        // SAFETY: MEM-1, MEM-2: as above; a mapping begins with a page, which is aligned for words.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len / size_of::<T>()) }
+    }
 }
 
 impl Drop for Mapping {
