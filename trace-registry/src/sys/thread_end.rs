@@ -24,7 +24,7 @@
 #![expect(unsafe_code, reason = "a frame is left, and its caller's registers are restored, by assembly")]
 
 use core::ffi::{CStr, c_int, c_void};
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 
 /// `_URC_NO_REASON` and `_URC_NORMAL_STOP` of `_Unwind_Reason_Code`.
 const GO_ON: c_int = 0;
@@ -46,6 +46,9 @@ struct Frame {
     /// The frame that is sought is the first wholly above.
     above: usize,
 }
+
+// Of what assembly loads.
+const _: () = assert!(offset_of!(Frame, next) == 8 && offset_of!(Frame, preserved) == 16);
 
 /// Room for glibc's `__pthread_unwind_buf_t`: a `jmp_buf` and four words (`bits/types/__cancel_jmp_buf_tag.h`).
 #[repr(C, align(16))]
