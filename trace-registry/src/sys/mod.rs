@@ -59,16 +59,16 @@ mod thread_end;
 #[cfg(all(feature = "std", target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use thread_end::end_behind;
 
-/// Does nothing: pthread_exit(3) does not unwind, or nobody knows how.
-///
-/// # Safety
-///
-/// None.
 #[cfg(all(
     feature = "std",
     not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))
 ))]
-pub(crate) unsafe fn end_behind(_: *const core::mem::MaybeUninit<u8>) {}
+mod no_thread_end;
+#[cfg(all(
+    feature = "std",
+    not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))
+))]
+pub(crate) use no_thread_end::end_behind;
 
 /// Bit of [`ThreadBlock::nesting`] that marks a thread whose tracepoints are never traced: the tracer's own.
 pub const UNTRACED: u32 = 1 << 31;
