@@ -110,7 +110,7 @@ const_assert_eq!(offset_of!(Control, last), 8);
 const_assert_eq!(offset_of!(Control, counters), 64);
 const_assert_eq!(size_of::<Control>(), 128);
 // The smallest record is a compact header without payload; its sub-buffer counts them in what a position leaves of a word.
-const_assert!(Geometry::LARGEST_SUB_BUFFER as u64 / 4 <= 1 << super::position::CommitWord::COUNT_BITS);
+const_assert!(Geometry::LARGEST_SUB_BUFFER as u64 / 4 <= u64::MAX / super::position::CommitWord::ONE_RECORD + 1);
 const_assert_eq!(offset_of!(ConsumedPage, partly), 8);
 const_assert_eq!(offset_of!(ConsumedPage, holder), 64);
 const_assert_eq!(offset_of!(Descriptor, content), 24);

@@ -48,8 +48,6 @@ impl Position {
 pub(super) struct CommitWord(u64);
 
 impl CommitWord {
-    /// Bits of the record count, above the position.
-    pub(super) const COUNT_BITS: u32 = 64 - POSITION_BITS;
     /// What committing one more record adds, besides its bytes.
     pub(super) const ONE_RECORD: u64 = 1 << POSITION_BITS;
 
@@ -271,7 +269,7 @@ mod tests {
         }
 
         #[test]
-        fn the_commit_word_keeps_both_parts(at in model_position(), records in 0_u32..(1 << CommitWord::COUNT_BITS) - 1) {
+        fn the_commit_word_keeps_both_parts(at in model_position(), records in 0_u32..(1 << (64 - POSITION_BITS)) - 1) {
             let word = CommitWord::new(Position::new(at as u64), records);
             prop_assert_eq!(word.position(), Position::new(at as u64));
             prop_assert_eq!(word.records(), records);
