@@ -118,7 +118,13 @@ macro_rules! probe_module {
     () => {
         $crate::probe_module! { ::core::env!("CARGO_PKG_NAME"), ::core::env!("CARGO_PKG_VERSION") }
     };
+    ($name:ident = $($other:tt)*) => {
+        $crate::probe_module! { @ }
+    };
     ($name:expr, $version:expr $(,)?) => {
+        // A crate is one module.
+        #[doc(hidden)]
+        mod __ringtrace_probe_module {}
         const _: () = {
             use $crate::__private::linkme;
             #[linkme::distributed_slice($crate::__private::MODULES)]
@@ -126,6 +132,11 @@ macro_rules! probe_module {
             static __RINGTRACE_MODULE: $crate::__private::ModuleInfo =
                 $crate::__private::ModuleInfo { name: $name, version: $version };
         };
+    };
+    ($($other:tt)*) => {
+        ::core::compile_error!(
+            "`probe_module!` takes name and version, or nothing for those of the package: `probe_module! { \"name\", \"1.0.0\" }`"
+        );
     };
 }
 

@@ -83,6 +83,19 @@ fn two_probes_of_one_name_are_named_with_both_places() {
     twice(1);
 }
 
+#[tracepoint]
+fn generic<T: ringtrace::Field + Copy>(value: T) -> T {
+    value
+}
+
+#[test]
+fn many_ad_hoc_events_of_one_name_are_nothing_to_warn_of() {
+    let session = Session::builder("many").enable("many:*; mistakes:generic").print().start().expect("a session");
+    assert_eq!(session.warnings(), [""; 0]);
+    ringtrace::event!("many:same", a = generic(1));
+    ringtrace::event!("many:same", b = generic("x"));
+}
+
 #[test]
 fn a_wrong_rule_is_pointed_at() {
     let message = refused("mistakes:* levle info");

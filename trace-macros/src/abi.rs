@@ -3,7 +3,8 @@
 use crate::support::scope;
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Data, DeriveInput, Fields, GenericParam};
+use syn::visit_mut::{self, VisitMut};
+use syn::{Data, DeriveInput, Fields, GenericParam, Ident, Path, TypePath};
 
 pub(crate) fn derive(item: TokenStream) -> TokenStream {
     match syn::parse2(item).and_then(|input| expand(&input)) {
@@ -18,6 +19,10 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
         return Err(syn::Error::new_spanned(parameter, message));
     }
     let ident = &input.ident;
+    if let Some(place) = Recursion::in_fields(input) {
+        let message = format!("`{ident}` refers to itself, so that its hash would be made from itself: it has no `Abi`");
+        return Err(syn::Error::new_spanned(place, message));
+    }
     let (generics, arguments, clause) = input.generics.split_for_impl();
     let name = ident.to_string();
     let steps = match &input.data {
@@ -58,6 +63,29 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
         }
     };
     Ok(scope(None, &items))
+}
+
+/// Looks for the name of a type among the types of its fields.
+struct Recursion<'i> {
+    of: &'i Ident,
+    found: Option<Path>,
+}
+
+impl Recursion<'_> {
+    fn in_fields(input: &DeriveInput) -> Option<Path> {
+        let mut look = Recursion { of: &input.ident, found: None };
+        look.visit_data_mut(&mut input.data.clone());
+        look.found
+    }
+}
+
+impl VisitMut for Recursion<'_> {
+    fn visit_type_path_mut(&mut self, ty: &mut TypePath) {
+        if ty.path.segments.len() == 1 && (ty.path.is_ident("Self") || ty.path.segments[0].ident == *self.of) {
+            self.found.get_or_insert_with(|| ty.path.clone());
+        }
+        visit_mut::visit_type_path_mut(self, ty);
+    }
 }
 
 fn fields(fields: &Fields, has_offsets: bool) -> TokenStream {

@@ -1,11 +1,11 @@
 //! `event!` and `span!`.
 
 use crate::errors::Errors;
-use crate::options::{Options, Word};
+use crate::options::{LEVELS, Options, Word};
 use crate::site::{Site, Value, capturing, check_names};
 use crate::support::support;
-use proc_macro2::TokenStream;
-use quote::quote;
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, Ident, LitStr, Token};
@@ -30,7 +30,13 @@ impl Parse for Call {
             if input.peek(Token![if]) {
                 return Err(input.error("conditions and options come behind a `;`"));
             }
-            call.values.push(input.parse()?);
+            let value: Value = input.parse()?;
+            let level = value.value.to_string();
+            if value.name == "level" && LEVELS.contains(&level.as_str()) {
+                let message = format!("options stand behind a `;`: `…; level = {level}`");
+                return Err(syn::Error::new_spanned(value.value, message));
+            }
+            call.values.push(value);
         }
         if input.is_empty() {
             return Ok(call);
@@ -85,7 +91,7 @@ fn expand(
         Err(error) => return error.to_compile_error(),
     };
     let mut errors = Errors::default();
-    let mut options = Options::new(call.words, macro_name, &["level", "crate"], &mut errors);
+    let mut options = Options::new(call.words, &format!("`{macro_name}`"), &["level", "crate"], &mut errors);
     let (level, krate) = (options.level(&mut errors), options.krate(&mut errors));
     crate::options::check_event_name(&call.name, &mut errors);
     let names: Vec<String> = call.values.iter().map(|v| v.name.clone()).collect();
@@ -108,7 +114,11 @@ fn expand(
         result: Vec::new(),
     };
     let items = site.expand();
-    let condition = call.condition.map(|condition| quote!(&& (#condition)));
+    let condition = call.condition.map(|condition| {
+        // Where the condition stands, so that another type than `bool` is an error there.
+        let at = Span::call_site().located_at(syn::spanned::Spanned::span(&condition));
+        quote_spanned!(at=> && (#condition))
+    });
     let is_on = quote!(<__RingtraceSite as #support::Site>::is_on() #condition);
     let record = record(&support, is_on, call.values.iter().map(Value::capture).collect());
     quote! {{

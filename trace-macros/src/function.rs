@@ -49,7 +49,8 @@ pub(crate) fn function(
 pub(crate) fn implementation(mut block: ItemImpl, options: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let words = Words::parse(options, Words::OF_MANY, &mut errors);
-    let original = block.clone();
+    let mut original = block.clone();
+    WithoutWords.visit_item_impl_mut(&mut original);
     if methods(&mut block, &words, &mut errors) == 0 {
         errors.push(&block.self_ty, "no function in here can be traced");
     }
@@ -60,7 +61,8 @@ pub(crate) fn implementation(mut block: ItemImpl, options: TokenStream) -> Token
 pub(crate) fn module(mut module: ItemMod, options: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let words = Words::parse(options, Words::OF_MANY, &mut errors);
-    let original = module.clone();
+    let mut original = module.clone();
+    WithoutWords.visit_item_mod_mut(&mut original);
     if module.content.is_none() {
         let message =
             "the attribute does not see what is in another file: put `#[tracepoint]` on the functions and impl blocks there";
@@ -74,10 +76,24 @@ pub(crate) fn module(mut module: ItemMod, options: TokenStream) -> TokenStream {
 fn or(traced: impl ToTokens, original: impl ToTokens, errors: Errors) -> TokenStream {
     match errors.into_tokens() {
         None => traced.into_token_stream(),
-        Some(errors) => {
-            // Without the attributes of what is in there, which are not for the compiler to see.
-            quote!(#errors #original)
-        }
+        Some(errors) => quote!(#errors #original),
+    }
+}
+
+/// Takes away the attributes of traced functions, which are not for the compiler to see.
+struct WithoutWords;
+
+impl VisitMut for WithoutWords {
+    fn visit_impl_item_fn_mut(&mut self, f: &mut syn::ImplItemFn) {
+        f.attrs.retain(|attr| !is_tracepoint(attr));
+    }
+
+    fn visit_item_fn_mut(&mut self, f: &mut syn::ItemFn) {
+        f.attrs.retain(|attr| !is_tracepoint(attr));
+    }
+
+    fn visit_trait_item_fn_mut(&mut self, f: &mut syn::TraitItemFn) {
+        f.attrs.retain(|attr| !is_tracepoint(attr));
     }
 }
 
@@ -131,9 +147,14 @@ fn member(attrs: &mut Vec<Attribute>, sig: &Signature, block: &mut Block, name: 
         return 0;
     }
     let options = own.map(|own| own.meta.require_list().map(|l| l.tokens.clone()).unwrap_or_default()).unwrap_or_default();
-    let words = Words::parse(options, Words::OF_MEMBER, errors).or(all);
+    let mut words = Words::parse(options, Words::OF_MEMBER, errors);
     if words.off {
         return 0;
+    }
+    let is_result_asked_for = words.result.is_some();
+    words = words.or(all);
+    if !is_result_asked_for && returns_nothing(&sig.output) {
+        words.result = None;
     }
     let mut body = Group::new(Delimiter::Brace, block.stmts.iter().map(ToTokens::to_token_stream).collect());
     body.set_span(block.brace_token.span.join());
@@ -177,6 +198,9 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
     let support = support(words.krate.as_ref());
     let values = words.values(&arguments(sig), errors);
     let result = words.result.filter(|_| !never_returns(&sig.output));
+    if result.is_some() && returns_nothing(&sig.output) {
+        errors.push(&sig.ident, "it returns nothing: there is no result to record");
+    }
     let site = Site {
         krate: words.krate.as_ref(),
         name: name.clone(),
@@ -281,6 +305,13 @@ fn arguments(sig: &Signature) -> Vec<Ident> {
 fn inner_attributes(body: &Group) -> (Vec<Attribute>, TokenStream) {
     let parts = |input: ParseStream<'_>| Ok((input.call(Attribute::parse_inner)?, input.parse::<TokenStream>()?));
     parts.parse2(body.stream()).unwrap_or_else(|_| (Vec::new(), body.stream()))
+}
+
+fn returns_nothing(output: &ReturnType) -> bool {
+    match output {
+        ReturnType::Default => true,
+        ReturnType::Type(_, ty) => matches!(&**ty, Type::Tuple(tuple) if tuple.elems.is_empty()),
+    }
 }
 
 fn never_returns(output: &ReturnType) -> bool {

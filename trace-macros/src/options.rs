@@ -46,7 +46,7 @@ impl Options {
         for word in words {
             let name = word.word.to_string();
             if !known.contains(&name.as_str()) {
-                let known = format!("`{attribute}` knows {}{}", list(known), did_you_mean(&name, known));
+                let known = format!("{attribute} knows {}{}", list(known), did_you_mean(&name, known));
                 errors.push(&word.word, format!("unknown option `{name}`: {known}"));
             } else if kept.iter().any(|k| k.word == name) {
                 errors.push(&word.word, format!("`{name}` is given twice"));

@@ -74,7 +74,7 @@ impl<'f> Probe<'f> {
     /// Notes what is wrong with `function`; the model has gaps then.
     fn model(attribute: Attribute, function: &'f ItemFn, errors: &mut Errors) -> Probe<'f> {
         let known = ["name", "level", "crate"];
-        let mut options = Options::new(attribute.words, "#[probe(tracepoint)]", &known, errors);
+        let mut options = Options::new(attribute.words, "`#[probe(tracepoint)]`", &known, errors);
         let probe = Probe {
             function,
             tracepoint: attribute.tracepoint,

@@ -5,11 +5,11 @@ use crate::options::Options;
 use crate::support::{collected, hidden, location, plain, scope};
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{GenericParam, ItemFn, Safety};
+use syn::{GenericParam, ItemFn, ReturnType, Safety, Type};
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let mut options = Options::parse(options, "#[state_dump]", &["name", "crate"], &mut errors);
+    let mut options = Options::parse(options, "`#[state_dump]`", &["name", "crate"], &mut errors);
     let (name, krate) = (options.event_name(&mut errors), options.krate(&mut errors));
     let function = match syn::parse2::<ItemFn>(item) {
         Ok(function) => function,
@@ -33,8 +33,13 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     if sig.inputs.len() != 1 || sig.receiver().is_some() {
         errors.push(&sig.ident, "a state dump takes one argument: `fn name(dump: &ringtrace::StateDump<'_>)`");
     }
+    if let ReturnType::Type(_, ty) = &sig.output {
+        if !matches!(&**ty, Type::Tuple(tuple) if tuple.elems.is_empty()) {
+            errors.push(ty, "a state dump returns nothing: what it records goes to its argument");
+        }
+    }
     if let Some(errors) = errors.into_tokens() {
-        return quote!(#errors #[allow(dead_code)] #function);
+        return quote!(#errors #[allow(dead_code, unused_variables)] #function);
     }
     let (collected, location, ident) = (collected("STATE_DUMPS"), location(&sig.ident), hidden(&sig.ident));
     let name = match &name {

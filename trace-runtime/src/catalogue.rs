@@ -235,12 +235,20 @@ pub(crate) fn compare(tracepoint: &TracepointDescriptor) -> Option<Option<String
     })
 }
 
-/// Pairs of probes of one name.
+/// Pairs of probes of one name, which rules cannot tell apart. Events without a declaration are no matter: a macro makes many of one name.
 pub(crate) fn twins() -> Vec<(&'static NamedProbe, &'static NamedProbe)> {
-    let mut named: Vec<_> = probes().collect();
+    let is_declared = |p: &&NamedProbe| !["event!(", "span!("].iter().any(|call| p.tracepoint.signature.starts_with(call));
+    let mut named: Vec<_> = probes().filter(is_declared).collect();
     let order = |p: &NamedProbe| (p.name.clone(), p.probe.location.file, p.probe.location.line);
     named.sort_by_key(|p| order(p));
-    named.windows(2).filter(|pair| pair[0].name == pair[1].name).map(|pair| (pair[0], pair[1])).collect()
+    // A generic function that is traced has several at one place.
+    let is_one =
+        |a: &NamedProbe, b: &NamedProbe| std::ptr::eq(a.tracepoint, b.tracepoint) && a.probe.location == b.probe.location;
+    named
+        .windows(2)
+        .filter(|pair| pair[0].name == pair[1].name && !is_one(pair[0], pair[1]))
+        .map(|pair| (pair[0], pair[1]))
+        .collect()
 }
 
 impl Catalogue {

@@ -148,7 +148,7 @@ fn fields(fields: &Fields, errors: &mut Errors) -> Vec<Field> {
 
 fn field(attrs: &[Attribute], member: Member, ty: Type, errors: &mut Errors) -> Field {
     let known = ["rename", "hex", "unit", "sensitive", "debug", "display"];
-    let mut options = words(attrs, "#[field]", &known, errors);
+    let mut options = words(attrs, "`#[field]`", &known, errors);
     let name = match (options.string("rename", errors), &member) {
         (Some(name), _) => renamed(&name, errors),
         (None, Member::Named(ident)) => plain(ident),

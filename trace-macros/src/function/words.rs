@@ -25,7 +25,7 @@ impl Words {
     pub(super) const OF_MANY: &[&str] = &["level", "result", "crate"];
 
     pub(super) fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Words {
-        let mut options = Options::parse(tokens, "#[tracepoint] of what has a body", known, errors);
+        let mut options = Options::parse(tokens, "`#[tracepoint]` on what has a body", known, errors);
         let fields = options.list::<Value>("fields", errors);
         let words = Words {
             name: options.event_name(errors),

@@ -82,7 +82,7 @@ pub(super) struct Words {
 impl Words {
     pub(super) fn parse(tokens: TokenStream, errors: &mut Errors) -> Words {
         let known = ["name", "record", "level", "reentrant", "crate"];
-        let mut options = Options::parse(tokens, "#[tracepoint]", &known, errors);
+        let mut options = Options::parse(tokens, "`#[tracepoint]`", &known, errors);
         Words {
             name: options.event_name(errors),
             record: options.flag("record", errors),

@@ -34,7 +34,8 @@ pub use value::{Step, Value};
     message = "`{Self}` cannot be a field of an event",
     label = "not a field type",
     note = "numbers, text, slices, `Option`, C-like enums and more are fields; see the documentation of `ringtrace::Field`",
-    note = "add `#[derive(ringtrace::Field)]` to `{Self}`, record it with `#[field(debug)]`, or write a probe that takes it apart"
+    note = "add `#[derive(ringtrace::Field)]` to `{Self}`, write a probe that takes it apart, or record it by `Debug`: `#[field(debug)]`; \
+            `?value` in `event!`, `span!` and `fields(…)`; `result = debug`"
 )]
 pub trait Field {
     /// What a reader is told about values of this type.

@@ -65,24 +65,34 @@ impl Capture for Skipped {
 macro_rules! formatted {
     ($name:ident, $trait:ident, $write:ident, $document:literal) => {
         #[doc = $document]
-        pub struct $name<'a, T: ?Sized>(pub &'a T);
+        pub struct $name<'a, T> {
+            value: &'a T,
+            // So that a type that cannot be formatted is an error where it was chosen, and nowhere else.
+            format: fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
+        }
 
-        impl<T: ?Sized> Clone for $name<'_, T> {
+        impl<T> Clone for $name<'_, T> {
             #[inline(always)]
             fn clone(&self) -> Self {
                 *self
             }
         }
 
-        impl<T: ?Sized> Copy for $name<'_, T> {}
+        impl<T> Copy for $name<'_, T> {}
 
-        impl<T: fmt::$trait> Capture for $name<'_, T> {
+        impl<T> fmt::$trait for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (self.format)(self.value, f)
+            }
+        }
+
+        impl<T> Capture for $name<'_, T> {
             const CLASS: Option<FieldClass> = Some(Formatted::CLASS);
             const SIZES: Sizes = Formatted::SIZES;
             const FORMATTED: bool = true;
             #[inline(always)]
             fn write<'p>(&'p self, payload: &mut Payload<'p>) {
-                Formatted::$write(self.0, payload);
+                Formatted::$write(self, payload);
             }
             fn value(&self, _: &[Step]) -> Value<'_> {
                 Value::Missing
@@ -100,7 +110,7 @@ pub struct Given<'a, T: ?Sized>(pub &'a T);
 impl<T: Field + Copy> Given<'_, T> {
     /// The value, copied, so that traced code need not keep it in memory.
     #[inline(always)]
-    pub fn capture(&self) -> Plain<T> {
+    pub const fn capture(&self) -> Plain<T> {
         Plain(*self.0)
     }
 }
@@ -145,13 +155,13 @@ impl Formattable {
     /// By `Debug`.
     #[inline(always)]
     pub const fn debug<T: fmt::Debug>(value: &T) -> Inspected<'_, T> {
-        Inspected(value)
+        Inspected { value, format: <T as fmt::Debug>::fmt }
     }
 
     /// By `Display`.
     #[inline(always)]
     pub const fn display<T: fmt::Display>(value: &T) -> Displayed<'_, T> {
-        Displayed(value)
+        Displayed { value, format: <T as fmt::Display>::fmt }
     }
 }
 

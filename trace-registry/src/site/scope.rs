@@ -89,7 +89,7 @@ pub struct Scope<S: Site> {
 impl<S: Site> Scope<S> {
     /// The scope that began at `start`; 0: nobody asked for it.
     #[inline(always)]
-    #[must_use]
+    #[must_use = "the scope ends where this is dropped, which is at once: `let _span = span!(…)`"]
     pub const fn of(start: u64) -> Self {
         Scope { start, site: PhantomData }
     }
