@@ -5,10 +5,10 @@
 //! ```text
 //!  offset  size  field, little-endian
 //!       0     4  magic "RTJ1"
-//!       4     4  kind: 1 trace (the first), 2 event class, 3 origin (the second)
+//!       4     4  kind: 1 trace (the first), 2 event class, 3 origin (the second), 4 the event class before, in another stream class
 //!       8     4  length of the payload in bytes
 //!      12     4  CRC-32 (IEEE 802.3) of kind, length and payload
-//!      16     n  payload: JSON of `trace_ctf::schema::Trace`, `EventClass`, or `Origin`
+//!      16     n  payload: JSON of `trace_ctf::schema::Trace`, `EventClass`, `Origin`, or the stream class's number
 //! ```
 //!
 //! # Invariants
@@ -24,7 +24,6 @@ use crate::sys::memory::Mapping;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
-use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use trace_ctf::schema as ctf;
@@ -34,6 +33,7 @@ pub const MAGIC: [u8; 4] = *b"RTJ1";
 const TRACE: u32 = 1;
 const EVENT: u32 = 2;
 const ORIGIN: u32 = 3;
+const TWIN: u32 = 4;
 const HEADER: usize = 16;
 
 /// What is known of a session besides its trace.
@@ -122,28 +122,15 @@ impl Journal {
     }
 }
 
-/// Adds the frames of event classes. Whoever enables thousands waits for them; of a class behind its twin, most is copied.
+/// Adds the frames of event classes. Whoever enables thousands waits for them.
 fn event_classes(frames: &mut Vec<u8>, classes: &[ctf::EventClass]) -> serde_json::Result<()> {
-    const EXPECTED: usize = 400;
-    // The first member, with its value behind it.
-    const STREAM: &[u8] = br#"{"stream_id":"#;
-    frames.reserve(classes.len() * EXPECTED);
-    let mut before: Option<(&ctf::EventClass, Range<usize>)> = None;
+    let mut before: Option<&ctf::EventClass> = None;
     for class in classes {
-        let twin = before.filter(|(before, same)| before.is_twin(class) && !same.is_empty());
-        let begin = frames.len() + HEADER;
-        frame(frames, EVENT, |frames| match &twin {
-            Some((_, same)) => {
-                frames.extend_from_slice(STREAM);
-                serde_json::to_writer(&mut *frames, &class.stream_id)?;
-                frames.extend_from_within(same.clone());
-                Ok(())
-            }
-            None => serde_json::to_writer(frames, class),
-        })?;
-        let number = begin + STREAM.len();
-        let behind = frames[begin..].starts_with(STREAM).then(|| frames[number..].iter().position(|b| *b == b',')).flatten();
-        before = Some((class, behind.map_or(0..0, |behind| number + behind..frames.len())));
+        match before.is_some_and(|before| before.is_twin(class)) {
+            true => frame(frames, TWIN, json(&class.stream_id))?,
+            false => frame(frames, EVENT, json(class))?,
+        }
+        before = Some(class);
     }
     Ok(())
 }
@@ -195,11 +182,16 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<Contents>> {
     let mut schema = ctf::Schema::new(trace).map_err(|e| malformed(&e.to_string()))?;
     while let Some((kind, payload)) = frames.next() {
         let is_ignored = frames.rest.is_empty() && trace_registry::is_mutated!(recovery_last_class_ignored);
-        // Kinds of later versions are for their readers.
-        if kind == EVENT && !is_ignored {
-            let class = serde_json::from_slice(payload).map_err(parsed)?;
-            schema.add(class).map_err(|e| malformed(&e.to_string()))?;
-        }
+        let class = match kind {
+            _ if is_ignored => continue,
+            EVENT => serde_json::from_slice(payload).map_err(parsed)?,
+            TWIN => {
+                let twin = schema.events().last().ok_or_else(|| malformed("it repeats an event class that is not there"))?;
+                ctf::EventClass { stream_id: serde_json::from_slice(payload).map_err(parsed)?, ..twin.clone() }
+            }
+            _ => continue, // kinds of later versions are for their readers
+        };
+        schema.add(class).map_err(|e| malformed(&e.to_string()))?;
     }
     Ok(Some(Contents { schema, origin, rest: frames.rest.len() }))
 }
@@ -231,48 +223,47 @@ mod tests {
     use super::*;
     use rustix::fs::{CWD, Mode, OFlags};
 
-    #[test]
-    fn a_class_is_written_as_if_its_twin_were_not_before_it() {
-        let class = |stream_id, id, name: &str| ctf::EventClass {
+    fn class(stream_id: u32, id: u32, name: &str) -> ctf::EventClass {
+        ctf::EventClass {
             stream_id,
             id,
             name: name.into(),
             level: Some(ctf::Level::Info),
             source: None,
             fields: vec![ctf::Field::new("a", ctf::FieldClass::unsigned(64))],
-        };
-        let classes = [class(0, 0, "a"), class(17, 0, "a"), class(0, 1, "b"), class(17, 1, "c"), class(0, 1, "c")];
-        let mut together = Vec::new();
-        event_classes(&mut together, &classes).expect("JSON");
-        let mut apart = Vec::new();
-        classes.iter().for_each(|class| frame(&mut apart, EVENT, json(class)).expect("JSON"));
-        assert_eq!(String::from_utf8_lossy(&together), String::from_utf8_lossy(&apart));
+        }
     }
 
-    #[test]
-    fn what_is_taken_back_is_not_in_the_journal() {
-        let class = |name: &str| ctf::EventClass {
-            stream_id: 0,
-            id: 0,
-            name: name.into(),
-            level: None,
-            source: None,
-            fields: Vec::new(),
-        };
+    /// A journal of a trace with two stream classes, and what it says once `write` has written.
+    fn written(write: impl FnOnce(&mut Journal)) -> Contents {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("journal");
         let flags = OFlags::RDWR | OFlags::CREATE;
         let file = OwnFile::open(CWD, &path, flags, Mode::RUSR | Mode::WUSR).expect("a file");
         let clock = ctf::Clock { name: "c".into(), frequency_hz: 1, ..ctf::Clock::default() };
-        let streams = vec![ctf::StreamClass { id: 0, header: ctf::EventHeader::Full, context: Vec::new() }];
-        let trace = ctf::Trace { uuid: [0; 16], environment: Vec::new(), clock, streams };
-        let mut journal = Journal::new(file, &path, &trace, &Origin::default(), false).expect("it is written");
-        let written = journal.describe(&[class("a")]).expect("it is written");
-        journal.take_back(written);
-        // The same ID, for another class.
-        journal.describe(&[class("b")]).expect("it is written");
-        let contents = read(&std::fs::read(&path).expect("a file"), &path).expect("a journal").expect("with a trace");
-        assert_eq!(contents.schema.events(), [class("b")]);
+        let stream = |id| ctf::StreamClass { id, header: ctf::EventHeader::Full, context: Vec::new() };
+        let trace = ctf::Trace { uuid: [0; 16], environment: Vec::new(), clock, streams: vec![stream(0), stream(17)] };
+        write(&mut Journal::new(file, &path, &trace, &Origin::default(), false).expect("it is written"));
+        read(&std::fs::read(&path).expect("a file"), &path).expect("a journal").expect("with a trace")
+    }
+
+    #[test]
+    fn classes_are_read_as_they_were_written() {
+        let classes =
+            [class(0, 0, "a"), class(17, 0, "a"), class(0, 1, "b"), class(17, 1, "c"), class(0, 2, "c"), class(17, 2, "c")];
+        let contents = written(|journal| _ = journal.describe(&classes).expect("it is written"));
+        assert_eq!((contents.schema.events(), contents.rest), (&classes[..], 0));
+    }
+
+    #[test]
+    fn what_is_taken_back_is_not_in_the_journal() {
+        let contents = written(|journal| {
+            let first = journal.describe(&[class(0, 0, "a")]).expect("it is written");
+            journal.take_back(first);
+            // The same ID, for another class.
+            journal.describe(&[class(0, 0, "b")]).expect("it is written");
+        });
+        assert_eq!(contents.schema.events(), [class(0, 0, "b")]);
     }
 
     #[test]
