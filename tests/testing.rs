@@ -66,7 +66,7 @@ fn events_are_compared_with_values() {
     assert_eq!(events[2].get::<String>("reason"), "Full");
     assert_eq!(events[0].to_string(), "info testing:opened number=1");
     let text = events[1].to_string();
-    assert_eq!(text, "info testing:evicted page=5 path=\"index\" reason=Lru parts=\"Some((1, 'x'))\" all=[ none -2 ]");
+    assert_eq!(text, "info testing:evicted page=5 path=\"index\" reason=Lru parts=\"Some((1, 'x'))\" all=[none, -2]");
 }
 
 #[test]
@@ -178,6 +178,20 @@ fn ten_thousand_recordings_in_parallel_have_their_own_events_only() {
             });
         }
     });
+}
+
+#[derive(Clone, Copy, ringtrace::Field)]
+enum Shape {
+    Circle { radius: f64 },
+}
+
+#[tracepoint(record)]
+fn shown(#[field(unit = "B")] size: u32, numbers: &[u8], shape: Shape, owner: Option<u8>);
+
+#[test]
+fn an_event_is_shown_as_the_command_shows_it() {
+    let events = test::record("testing:shown", || shown(5, &[1, 2], Shape::Circle { radius: 1.5 }, None));
+    assert_eq!(events[0].to_string(), "info testing:shown size=5 B numbers=[1, 2] shape=Circle{radius=1.5} owner=none");
 }
 
 /// What a failing test prints.

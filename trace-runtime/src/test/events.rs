@@ -110,11 +110,14 @@ impl fmt::Debug for Event {
     }
 }
 
-/// As `ringtrace view` shows an event, but for the time.
+/// As `ringtrace view` shows an event, but for its time, thread and context, and with all integers in decimal.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.level, self.name)?;
-        self.fields.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+        self.fields.iter().zip(self.class.fields).try_for_each(|((name, value), field)| {
+            let unit = if field.unit.is_empty() { "" } else { " " };
+            write!(f, " {name}={value}{unit}{}", field.unit)
+        })
     }
 }
 

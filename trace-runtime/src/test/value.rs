@@ -37,16 +37,14 @@ impl fmt::Display for Value {
             Value::Text(text) => write!(f, "{text:?}"),
             Value::Label(label) => f.write_str(label),
             Value::None => f.write_str("none"),
-            Value::Variant(name, value) => write!(f, "{name} {value}"),
+            Value::Variant(name, value) => write!(f, "{name}{value}"),
             Value::Structure(members) => {
-                f.write_str("{ ")?;
-                members.iter().try_for_each(|(name, value)| write!(f, "{name}={value} "))?;
-                f.write_str("}")
+                let shown: Vec<String> = members.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                write!(f, "{{{}}}", shown.join(" "))
             }
             Value::Sequence(elements) => {
-                f.write_str("[ ")?;
-                elements.iter().try_for_each(|value| write!(f, "{value} "))?;
-                f.write_str("]")
+                let shown: Vec<String> = elements.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", shown.join(", "))
             }
         }
     }
