@@ -138,25 +138,34 @@ pub(crate) fn remedy(error: &trace_ctf::Error) -> &'static str {
     }
 }
 
-/// Whether [`complain`] makes JSON.
+/// Whether what is told is JSON.
 static JSON: AtomicBool = AtomicBool::new(false);
 
 /// From now on what is told on the standard error stream is JSON, too.
-pub(crate) fn complain_in_json() {
+pub(crate) fn tell_in_json() {
     JSON.store(true, Ordering::Relaxed);
 }
 
-/// Tells something on the standard error stream, as well as that is possible. What it begins with says what it is: `error: `,
-/// `warning: `, or else a note.
-pub(crate) fn complain(what: fmt::Arguments<'_>) {
-    let what = what.to_string();
-    let line = if JSON.load(Ordering::Relaxed) {
-        let kinds = ["error", "warning"].into_iter();
-        let mut told = kinds.filter_map(|kind| Some((kind, what.strip_prefix(kind)?.strip_prefix(": ")?)));
-        let (kind, text) = told.next().unwrap_or(("note", &what));
-        format!("{}\n", json!({ kind: text }))
-    } else {
-        format!("ringtrace: {what}\n")
+/// Tells of something that was not done.
+pub(crate) fn error(what: fmt::Arguments<'_>) {
+    tell("error", "error: ", what);
+}
+
+/// Tells of something that was done, and is not as it may be expected.
+pub(crate) fn warning(what: fmt::Arguments<'_>) {
+    tell("warning", "warning: ", what);
+}
+
+/// Tells of something that is worth knowing.
+pub(crate) fn note(what: fmt::Arguments<'_>) {
+    tell("note", "", what);
+}
+
+/// As well as that is possible.
+fn tell(kind: &str, word: &str, what: fmt::Arguments<'_>) {
+    let line = match JSON.load(Ordering::Relaxed) {
+        true => format!("{}\n", json!({ kind: what.to_string() })),
+        false => format!("ringtrace: {word}{what}\n"),
     };
     // One write, so that what others write to the same place stands before or behind it.
     let _ = io::stderr().lock().write_all(line.as_bytes());

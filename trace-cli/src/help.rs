@@ -16,10 +16,10 @@ fn refuse(error: &clap::Error) -> ! {
     if !is_json || !error.use_stderr() {
         error.exit();
     }
-    failure::complain_in_json();
+    failure::tell_in_json();
     let text = error.render().to_string();
     let text = text.trim_end();
-    failure::complain(format_args!("error: {}", text.strip_prefix("error: ").unwrap_or(text)));
+    failure::error(format_args!("{}", text.strip_prefix("error: ").unwrap_or(text)));
     std::process::exit(error.exit_code());
 }
 

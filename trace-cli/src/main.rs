@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     let arguments = help::arguments();
     let common = &arguments.common;
     if common.json {
-        failure::complain_in_json();
+        failure::tell_in_json();
     }
     let done = match &arguments.verb {
         Verb::Live(verb) => verb.run(common),
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Ended(code)) => ExitCode::from(code),
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            failure::complain(format_args!("error: {failure}"));
+            failure::error(format_args!("{failure}"));
             ExitCode::from(failure.exit_code())
         }
     }

@@ -14,7 +14,7 @@ use super::target::Target;
 use super::text::{Rate, table};
 use crate::Outcome;
 use crate::common::{Common, more_groups};
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Counts events of a running process, without recording them: how many of each, by the values of fields. Of a field, also the
 /// sum, the least, the average and the greatest value.
@@ -139,7 +139,7 @@ fn follow(
     let (name, pid) = (process.name(), process.is.pid);
     let begun: Aggregating = process.demand(&Request::Aggregate(wanted))?;
     let begin = Instant::now();
-    begun.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+    begun.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
     let is_terminal = io::stdout().is_terminal();
     let is_text = !common.json && (is_terminal || options.table);
     let every = options.every.or((is_terminal && is_text).then_some(SHOW));
@@ -174,7 +174,7 @@ fn follow(
         match process.ask(&ask) {
             Ok(figures) => last = Some(At { figures, time: begin.elapsed() }),
             Err(error) if Process::has_ended(&error) => {
-                complain(format_args!("{name} has ended; its last {ASK:?} may be missing"));
+                failure::note(format_args!("{name} has ended; its last {ASK:?} may be missing"));
                 break Outcome::Complete;
             }
             Err(error) => return Err(process.failure(error)),

@@ -12,7 +12,7 @@ use super::status::probes;
 use super::target::Target;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Records what a rule matches, from now on.
 ///
@@ -92,7 +92,7 @@ fn begin(process: &mut Process, change: &Change, common: &Common) -> Result<(), 
     };
     report(process, &done, "enabled", common)?;
     if let (Some(output), false) = (&state.output, common.json) {
-        complain(format_args!("recording into {}, until `ringtrace session destroy {DEFAULT}`", output.display()));
+        failure::note(format_args!("recording into {}, until `ringtrace session destroy {DEFAULT}`", output.display()));
     }
     Ok(())
 }
@@ -106,6 +106,6 @@ fn report(process: &Process, done: &Changed, what: &str, common: &Common) -> Res
         let changed = probes(done.probes, done.state_dumps, what);
         writeln!(out, "{}: {changed} in session {}{waits}", process.name(), done.session)?;
     }
-    done.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+    done.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::status::probes;
 use super::target::Target;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Saves the sessions of a process to a file, and makes them again in another.
 #[derive(Debug, clap::Args)]
@@ -222,7 +222,7 @@ fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
                 let matched = probes(state.probes, state.state_dumps, "matched");
                 writeln!(out, "{}: session {} created, {matched}, in {}", process.name(), state.name, place(&state))?;
             }
-            state.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+            state.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
         }
         Ok(())
     })
@@ -236,9 +236,12 @@ fn place(state: &SessionState) -> std::path::Display<'_> {
 fn take_back(process: &mut Process, state: &SessionState) {
     let name = SessionName { session: state.name.clone() };
     match process.demand::<SessionState>(&Request::Destroy(name)) {
-        Ok(_) => {
-            complain(format_args!("{}: session {} was begun and is ended again: {}", process.name(), state.name, place(state)))
-        }
-        Err(failure) => complain(format_args!("error: {failure}")),
+        Ok(_) => failure::note(format_args!(
+            "{}: session {} was begun and is ended again: {}",
+            process.name(),
+            state.name,
+            place(state)
+        )),
+        Err(failure) => failure::error(format_args!("{failure}")),
     }
 }

@@ -20,7 +20,7 @@ use trace_runtime::{journal, ring_buffer};
 use super::recover::show;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Builds traces from what the rings held that are in a core dump.
 ///
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         let recovered = remains.recover(output.as_deref()).map_err(|error| Failure::Runtime(Box::new(error)))?;
         show(file, &recovered, common, &mut out)?;
         if let Some(written) = written.filter(|_| !common.json) {
-            complain(format_args!("note: what had been delivered before is in {}", written.display()));
+            failure::note(format_args!("what had been delivered before is in {}", written.display()));
         }
     }
     out.flush()?;

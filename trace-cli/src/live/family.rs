@@ -14,7 +14,7 @@ use trace_runtime::recovery::Remains;
 use super::process::Process;
 use super::record::Recorded;
 use super::target::Target;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// What is known of the children.
 pub(super) struct Family {
@@ -56,14 +56,14 @@ impl Family {
                     let output = state.output.clone().unwrap_or_default();
                     match Recorded::new(process, output, state) {
                         Ok(child) => recorded.push(child),
-                        Err(failure) => complain(format_args!("warning: {failure}")),
+                        Err(failure) => failure::warning(format_args!("{failure}")),
                     }
                 }
             } else if let Some(parent) = recorded.iter().find(|r| Self::is_started_by(&r.process, &process)) {
                 let root = self.roots.iter().find(|root| is_of(root, &parent.output)).unwrap_or(&parent.output);
                 match begin(process, free(root, image.name.pid)) {
                     Ok(child) => recorded.push(child),
-                    Err(failure) => complain(format_args!("warning: {failure}")),
+                    Err(failure) => failure::warning(format_args!("{failure}")),
                 }
             }
             self.seen.insert(image.name);
@@ -135,7 +135,7 @@ pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Resu
         let remains = match open(&image.path.join(session)) {
             Ok(remains) => remains,
             Err(error) => {
-                complain(format_args!("warning: what process {} left is not recovered: {error:?}", image.name.pid));
+                failure::warning(format_args!("what process {} left is not recovered: {error:?}", image.name.pid));
                 continue;
             }
         };
@@ -147,9 +147,12 @@ pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Resu
             Ok(recovered) => {
                 image.remove_gone();
                 let (events, path) = (recovered.events, recovered.path.display());
-                complain(format_args!("child {}: {events} more events, which it left when it ended, in {path}", image.name.pid));
+                failure::note(format_args!(
+                    "child {}: {events} more events, which it left when it ended, in {path}",
+                    image.name.pid
+                ));
             }
-            Err(error) => complain(format_args!("error: child {}: {error:?}", image.name.pid)),
+            Err(error) => failure::error(format_args!("child {}: {error:?}", image.name.pid)),
         }
     }
     Ok(())

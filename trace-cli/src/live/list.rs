@@ -13,7 +13,7 @@ use trace_registry::registry::{Match, find, some_of};
 use super::target::Target;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Lists the tracepoints of a process with signature and source line, and their probes with level, fields and sessions.
 ///
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
             }
         }
         if listing.tracepoints.is_empty() && listing.state_dumps.is_empty() {
-            complain(format_args!("{}: nothing to list", process.name()));
+            failure::note(format_args!("{}: nothing to list", process.name()));
         }
     }
     out.flush()?;

@@ -10,7 +10,7 @@ use super::target::Target;
 use super::text::{Bytes, table};
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Lists the processes that can be traced, their sessions and the memory of those.
 #[derive(Debug, clap::Args)]
@@ -55,16 +55,16 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     out.flush()?;
     for (image, error) in silent {
         if !image.is_gone() && !has_no_agent(&image) {
-            complain(format_args!("process {}: {error}", image.name.pid));
+            failure::note(format_args!("process {}: {error}", image.name.pid));
         }
     }
     if processes.is_empty() {
-        complain(format_args!("no process can be traced: a program can be if it calls ringtrace::init()"));
+        failure::note(format_args!("no process can be traced: a program can be if it calls ringtrace::init()"));
     }
     let left = super::recover::left(&arguments.target.images()?).len();
     if left > 0 {
         let sessions = if left == 1 { "1 session was".to_owned() } else { format!("{left} sessions were") };
-        complain(format_args!("{sessions} left by processes that have ended, or by killed consumers: ringtrace ps --dead"));
+        failure::note(format_args!("{sessions} left by processes that have ended, or by killed consumers: ringtrace ps --dead"));
     }
     Ok(Outcome::Complete)
 }
@@ -108,7 +108,7 @@ fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     if !rows.is_empty() {
         write!(out, "{}", table(&[">PID", "SESSION", ">RINGS", ">RECOVERABLE", "DIRECTORY", "TRACE"], rows))?;
     } else if !common.json {
-        complain(format_args!("nothing was left"));
+        failure::note(format_args!("nothing was left"));
     }
     out.flush()?;
     Ok(Outcome::Complete)

@@ -22,7 +22,7 @@ use super::target::Target;
 use super::text::{Bytes, Rate, age};
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Records events of running processes into a trace, until it is interrupted.
 ///
@@ -146,9 +146,9 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
         error => process.failure(error),
     })?;
     if state.probes == 0 && state.warnings.is_empty() {
-        complain(format_args!("warning: {}: `{rules}` takes no probe, so nothing is recorded", process.name()));
+        failure::warning(format_args!("{}: `{rules}` takes no probe, so nothing is recorded", process.name()));
     }
-    state.warnings.iter().for_each(|warning| complain(format_args!("warning: {}: {warning}", process.name())));
+    state.warnings.iter().for_each(|warning| failure::warning(format_args!("{}: {warning}", process.name())));
     Recorded::new(process, output, state)
 }
 
@@ -202,7 +202,7 @@ fn end_external(one: &mut Recorded, external: External, outcome: Outcome) -> Out
         match one.process.ask(&Request::Stop(name.clone())) {
             Ok(state) => one.state = state,
             Err(error) if Process::has_ended(&error) => one.is_alive = false,
-            Err(error) => complain(format_args!("warning: {}", one.process.failure(error))),
+            Err(error) => failure::warning(format_args!("{}", one.process.failure(error))),
         }
     }
     let directory = external.directory.clone();
@@ -220,7 +220,7 @@ fn end_external(one: &mut Recorded, external: External, outcome: Outcome) -> Out
             outcome
         }
         Err(error) => {
-            complain(format_args!("error: {}: {error}; its rings are kept in {}", one.process.name(), directory.display()));
+            failure::error(format_args!("{}: {error}; its rings are kept in {}", one.process.name(), directory.display()));
             Outcome::Partial
         }
     }
@@ -239,11 +239,11 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
                 Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::NoSession => {}
                 Err(error) if Process::has_ended(&error) => one.is_alive = false,
                 Err(error) => {
-                    complain(format_args!("error: {}", one.process.failure(error)));
+                    failure::error(format_args!("{}", one.process.failure(error)));
                     let rings = one.process.image.path.join(&one.state.name);
                     if rings.exists() {
                         let rings = rings.display();
-                        complain(format_args!(
+                        failure::note(format_args!(
                             "what could not be written is kept: `ringtrace recover {rings}` when there is room"
                         ));
                     }
@@ -268,7 +268,7 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
         }
         if one.state.lost.total > 0 {
             let remedy = if one.state.lost.full > 0 { ": more memory (--memory) or fewer events would help" } else { "" };
-            complain(format_args!("warning: {}: events were lost: {}{remedy}", one.process.name(), losses(&one.state.lost)));
+            failure::warning(format_args!("{}: events were lost: {}{remedy}", one.process.name(), losses(&one.state.lost)));
         }
     }
     out.flush()?;

@@ -13,7 +13,7 @@ use super::target::Target;
 use super::text::Bytes;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Builds the traces of processes that ended without delivering: killed, crashed, or out of disk space.
 ///
@@ -153,7 +153,7 @@ pub(super) fn show(session: &Path, recovered: &Recovered, common: &Common, out: 
         }
     }
     if *is_of_earlier_boot {
-        complain(format_args!(
+        failure::note(format_args!(
             "{}: its rings are from before the machine was last started; if that was not an orderly shutdown, `ringtrace check` says \
              whether the trace is whole",
             session.display()
@@ -170,7 +170,7 @@ pub(crate) fn clean(arguments: &Clean, common: &Common) -> Result<Outcome, Failu
         let all = sessions.len();
         sessions.retain(|path| written(path).is_some_and(is_older));
         if sessions.is_empty() && all > 0 {
-            complain(format_args!("nothing that old was left; {all} younger"));
+            failure::note(format_args!("nothing that old was left; {all} younger"));
             return Ok(Outcome::Complete);
         }
     }
@@ -192,7 +192,7 @@ fn each(
 ) -> Result<Outcome, Failure> {
     let mut out = io::stdout().lock();
     if sessions.is_empty() {
-        complain(format_args!("nothing was left"));
+        failure::note(format_args!("nothing was left"));
     }
     let mut failed = 0;
     for session in sessions {
@@ -205,7 +205,7 @@ fn each(
                 }
             }
             Err(failure) if sessions.len() > 1 && !failure.is_output() => {
-                complain(format_args!("error: {failure}"));
+                failure::error(format_args!("{failure}"));
                 failed += 1;
             }
             Err(failure) => return Err(failure),

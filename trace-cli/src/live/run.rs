@@ -18,7 +18,7 @@ use super::session::{DEFAULT, Options, Rotate, new_trace};
 use super::target::Target;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Runs a program and records it from its start, by setting RINGTRACE in its environment, and waits for it.
 ///
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let child = match Command::new(program).args(rest).env("RINGTRACE", environment).spawn() {
         Ok(child) => child,
         Err(error) => {
-            complain(format_args!("error: {}: {error}", Path::new(program).display()));
+            failure::error(format_args!("{}: {error}", Path::new(program).display()));
             return Ok(Outcome::Ended(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }));
         }
     };
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         writeln!(io::stdout(), "{}", json!({ "pid": pid, "program": name, "code": code, "trace": trace }))?;
     }
     if !arguments.print && !output.exists() {
-        complain(format_args!(
+        failure::note(format_args!(
             "{name} recorded nothing: it does not call ringtrace::init() (or have ringtrace's feature `auto`), or it said above \
              what is wrong"
         ));

@@ -15,7 +15,7 @@ use super::status;
 use super::target::Target;
 use crate::Outcome;
 use crate::common::{Common, format_parser};
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// The session that is meant where no other is named.
 pub(super) const DEFAULT: &str = "default";
@@ -267,7 +267,7 @@ fn report(process: &Process, state: &SessionState, done: &str, common: &Common) 
         None => writeln!(out)?,
     }
     if done == "created" {
-        state.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+        state.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
     }
     Ok(())
 }

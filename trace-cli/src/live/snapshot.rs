@@ -12,7 +12,7 @@ use super::target::Target;
 use super::text::Bytes;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Writes what flight recorders hold now as traces of their own, while they record on.
 ///
@@ -104,6 +104,6 @@ fn show(process: &Process, receipt: &Receipt, common: &Common) -> Result<(), Fai
     if receipt.state_late {
         text.push_str("; a state dump had not returned within a second, its rest is missing");
     }
-    complain(format_args!("{text}"));
+    failure::note(format_args!("{text}"));
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::text::{Bytes, Rate, age, table};
 use super::trigger;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Shows what each session records and loses: events, rates, bytes, memory, and losses by cause.
 #[derive(Debug, clap::Args)]
@@ -117,7 +117,7 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
     out.flush()?;
     for session in &now.sessions {
         if let Some(failure) = &session.failure {
-            complain(format_args!("session {}: {failure}", session.name));
+            failure::note(format_args!("session {}: {failure}", session.name));
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use trace_control::place::{self, Image};
 use trace_control::protocol;
 
 use super::process::Process;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// A process so young may not have got to `init()` yet; it is looked for again so often.
 const YOUTH: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ impl Target {
                     match place::images(&base) {
                         Ok(images) => found.extend(images),
                         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                            complain(format_args!("warning: {}: {error}", base.display()));
+                            failure::warning(format_args!("{}: {error}", base.display()));
                         }
                         Err(_) => {} // it is not there
                     }
@@ -115,7 +115,7 @@ impl Target {
                 Ok(()) => done += 1,
                 Err(failure) if several && !failure.is_output() => {
                     if let Some(earlier) = last.replace(failure) {
-                        complain(format_args!("error: {earlier}"));
+                        failure::error(format_args!("{earlier}"));
                     }
                 }
                 Err(failure) => return Err(failure),
@@ -125,7 +125,7 @@ impl Target {
             None => Ok(crate::Outcome::Complete),
             Some(failure) if done == 0 => Err(failure),
             Some(failure) => {
-                complain(format_args!("error: {failure}"));
+                failure::error(format_args!("{failure}"));
                 Ok(crate::Outcome::Partial)
             }
         }

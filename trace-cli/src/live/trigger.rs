@@ -11,7 +11,7 @@ use super::target::Target;
 use super::text::Nanoseconds;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Adds, lists and removes triggers: conditions on events, and what is done when they hold.
 ///
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         Verb::Add(add) => add.target.each(|process| {
             let wanted = Triggers { session: add.session.clone(), triggers: add.triggers.join("; ") };
             let done: Triggered = process.demand(&Request::Trigger(wanted))?;
-            done.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+            done.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
             report(process, &done, "added", common)
         }),
         Verb::Remove(remove) => remove.target.each(|process| {

@@ -13,7 +13,7 @@ use super::target::Target;
 use super::trigger::receipt;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Shows when triggers with the action `notify` fire, until the process ends or this command is interrupted.
 ///
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         after = Some(process.demand::<Firings>(&Request::Firings(After { after, ms: 0 }))?.last);
     }
     if !common.json {
-        complain(format_args!("watching {}", process.name()));
+        failure::note(format_args!("watching {}", process.name()));
     }
     let mut left = arguments.count.unwrap_or(u64::MAX);
     loop {
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
             Err(error) => return Err(process.failure(error)),
         };
         if found.forgotten > 0 {
-            complain(format_args!("warning: {} firings came too fast, and are not shown", found.forgotten));
+            failure::warning(format_args!("{} firings came too fast, and are not shown", found.forgotten));
         }
         for firing in found.firings.iter().filter(|f| arguments.session.as_ref().is_none_or(|name| *name == f.session)) {
             show(process, firing, common)?;
@@ -110,7 +110,7 @@ fn execute(command: &str, process: &Process, firing: &Firing) -> Result<(), Fail
     }
     let status = child.wait().map_err(|error| Failure::file("sh".as_ref(), error))?;
     if !status.success() {
-        complain(format_args!("warning: `{command}`: {status}"));
+        failure::warning(format_args!("`{command}`: {status}"));
     }
     Ok(())
 }

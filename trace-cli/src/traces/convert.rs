@@ -10,7 +10,7 @@ use trace_ctf::reader::Trace;
 use super::open;
 use crate::Outcome;
 use crate::common::{Common, format_parser};
-use crate::failure::{Failure, complain, remedy};
+use crate::failure::{self, Failure, remedy};
 
 /// Writes a trace with metadata in another form of CTF. The streams are copied byte for byte.
 ///
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     for (trace, metadata) in traces.iter().zip(metadata) {
         let (foreign, damage): (Vec<_>, Vec<_>) = trace.damage().iter().partition(|error| error.is_no_stream());
         for error in damage {
-            complain(format_args!("warning: {error}\n  {}", remedy(error)));
+            failure::warning(format_args!("{error}\n  {}", remedy(error)));
             outcome = Outcome::Partial;
         }
         let foreign: Vec<_> = foreign.into_iter().filter_map(|error| error.stream()?.file_name()?.to_str()).collect();
@@ -106,7 +106,7 @@ fn tell(trace: &Trace, directory: &Path, format: Format, common: &Common) -> Res
     }
     let count = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "es" });
     let done = if is_new { format!("now {}", format.name()) } else { format!("{} as before", format.name()) };
-    complain(format_args!(
+    failure::note(format_args!(
         "{}: {} in {}, {done}",
         directory.display(),
         count(events, "event class"),

@@ -13,7 +13,7 @@ use super::summary::Summary;
 use super::time::span;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 use crate::live::text::{Rate, table};
 
 /// Compares two traces: how many events of each class there are, how often they come, and what was lost.
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     out.flush()?;
     let [mut whole, second] = summaries;
     whole.add(&second);
-    complain(format_args!("{whole}"));
+    failure::note(format_args!("{whole}"));
     Ok(whole.outcome())
 }
 

@@ -13,7 +13,7 @@ use super::source::{Classes, Gather, Opened, SourceOption, there_are};
 use super::summary::Summary;
 use crate::Outcome;
 use crate::common::{Common, more_groups};
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 use crate::live::aggregate::{Live, Options, histogram, names as names_of, steps};
 use crate::live::text::table;
 
@@ -253,7 +253,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     }
     out.flush()?;
     if groups.is_empty() {
-        complain(format_args!("no event has a value of {}", what));
+        failure::note(format_args!("no event has a value of {}", what));
     }
     Ok(opened.close(&summary))
 }

@@ -22,7 +22,7 @@ use super::names::THREAD_NAME;
 use super::summary::Summary;
 use super::{open, time};
 use crate::Outcome;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Events between two looks at the clock of the progress bar.
 const STEP: u64 = 1 << 16;
@@ -197,19 +197,19 @@ impl Opened {
             Some(first) if summary.events == 0 => {
                 let end = self.traces.iter().filter_map(Trace::end).max().unwrap_or(first);
                 let (first, end) = (time::show(first, &self.zone), time::show(end, &self.zone));
-                complain(format_args!(
+                failure::note(format_args!(
                     "no event lies between these times: they go from {first} to {end}; +1s means a second after the first one"
                 ));
             }
             Some(_) if self.plans.values().any(|plan| matches!(plan, Plan::Some(_))) => {
-                complain(format_args!(
+                failure::note(format_args!(
                     "--if holds for no event: without it, `ringtrace hist EVENT.FIELD` shows which values there are"
                 ));
             }
-            Some(_) => complain(format_args!("no such event was recorded: `ringtrace stats` shows which were")),
+            Some(_) => failure::note(format_args!("no such event was recorded: `ringtrace stats` shows which were")),
             None => {}
         }
-        complain(format_args!("{summary}"));
+        failure::note(format_args!("{summary}"));
         summary.outcome()
     }
 

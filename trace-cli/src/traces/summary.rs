@@ -8,7 +8,7 @@ use trace_ctf::reader::{Event, Loss, LossKind};
 
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{complain, remedy};
+use crate::failure::{self, remedy};
 
 /// The event with which the tracer tells what it left out.
 const NOT_KEPT: &str = "ringtrace:not_kept";
@@ -59,7 +59,8 @@ impl Summary {
         if self.is_quiet {
             return;
         }
-        complain(format_args!("{}{error}\n  {}", if is_harmless { "" } else { "error: " }, remedy(error)));
+        let tell = if is_harmless { failure::note } else { failure::error };
+        tell(format_args!("{error}\n  {}", remedy(error)));
     }
 
     /// Takes over what another one counted.

@@ -14,7 +14,7 @@ use super::summary::Summary;
 use super::{json, time};
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Shows the events of a trace, in the order of their time stamps.
 ///
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
             Item::Loss(loss) => {
                 let mut sentence = Vec::new();
                 lines.form.loss(loss, &mut sentence);
-                complain(format_args!("warning: {}", String::from_utf8_lossy(&sentence)));
+                failure::warning(format_args!("{}", String::from_utf8_lossy(&sentence)));
             }
         }
         Ok(ControlFlow::Continue(()))

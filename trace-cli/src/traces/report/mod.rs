@@ -21,7 +21,7 @@ use super::source::{Item, Opened, Source, plain};
 use super::summary::Summary;
 use crate::Outcome;
 use crate::common::Common;
-use crate::failure::{Failure, complain};
+use crate::failure::{self, Failure};
 
 /// Bins of the whole time.
 const BINS: usize = 600;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let page = html::page(&report, &opened.zone);
     fs::write(&arguments.output, page).map_err(|error| Failure::file(&arguments.output, error))?;
     report.summary.written(&arguments.output, common)?;
-    complain(format_args!("{}; open {} in a browser", report.summary, arguments.output.display()));
+    failure::note(format_args!("{}; open {} in a browser", report.summary, arguments.output.display()));
     Ok(report.summary.outcome())
 }
 
