@@ -66,7 +66,7 @@ impl Parse for Call {
 
 /// `event!`
 pub(crate) fn event(tokens: TokenStream) -> TokenStream {
-    expand(tokens, "event!", |support, is_on, values| {
+    expand(tokens, "event!", "Event", |support, is_on, values| {
         let record = capturing(support, &quote!(__rt::record::<__rt::Once<__RingtraceSite>, _>((#(#values,)*));));
         quote!(if #is_on #record)
     })
@@ -74,7 +74,7 @@ pub(crate) fn event(tokens: TokenStream) -> TokenStream {
 
 /// `span!`
 pub(crate) fn span(tokens: TokenStream) -> TokenStream {
-    expand(tokens, "span!", |support, is_on, values| {
+    expand(tokens, "span!", "Span", |support, is_on, values| {
         let begin = capturing(support, &quote!(__rt::begin::<__RingtraceSite, _>((#(#values,)*))));
         quote!(#support::Scope::<__RingtraceSite>::of(if #is_on #begin else { 0 }))
     })
@@ -83,6 +83,7 @@ pub(crate) fn span(tokens: TokenStream) -> TokenStream {
 fn expand(
     tokens: TokenStream,
     macro_name: &str,
+    form: &'static str,
     record: impl FnOnce(&TokenStream, TokenStream, Vec<TokenStream>) -> TokenStream,
 ) -> TokenStream {
     let text = crate::tracepoint::spaced(&tokens.to_string());
@@ -107,6 +108,7 @@ fn expand(
     let site = Site {
         krate: krate.as_ref(),
         name: quote!(__rt::Name::given(#name)),
+        form,
         signature: format!("{macro_name}({text})"),
         level: level.as_ref(),
         at: call.name.span(),

@@ -204,6 +204,7 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
     let site = Site {
         krate: words.krate.as_ref(),
         name: name.clone(),
+        form: "Function",
         signature: crate::tracepoint::spaced(&sig.to_token_stream().to_string()),
         level: words.level.as_ref(),
         at: sig.ident.span(),

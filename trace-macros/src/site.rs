@@ -13,6 +13,8 @@ pub(crate) struct Site<'a> {
     pub(crate) krate: Option<&'a Path>,
     /// An expression for its name.
     pub(crate) name: TokenStream,
+    /// A variant of `trace_registry::tracepoint::Form`.
+    pub(crate) form: &'static str,
     pub(crate) signature: String,
     pub(crate) level: Option<&'a Ident>,
     /// Where it stands.
@@ -27,6 +29,7 @@ impl Site<'_> {
     pub(crate) fn expand(&self) -> TokenStream {
         let Site { name, signature, fields, result, .. } = self;
         let (collected, gate_section) = (collected("TRACEPOINTS"), gate_section());
+        let form = Ident::new(self.form, Span::call_site());
         let level = match self.level {
             Some(level) => Ident::new(&level.to_string(), Span::call_site()),
             None => Ident::new("Info", Span::call_site()),
@@ -39,6 +42,7 @@ impl Site<'_> {
             #collected
             static __RINGTRACE_TRACEPOINT: __rt::TracepointDescriptor = __rt::TracepointDescriptor {
                 name: #name,
+                form: __rt::Form::#form,
                 signature: #signature,
                 location: <__RingtraceSite as __rt::Site>::LOCATION,
                 gate: &__RINGTRACE_GATE,

@@ -158,10 +158,26 @@ impl core::fmt::Display for Location {
     }
 }
 
+/// What declares a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    /// `#[tracepoint]` on a function without a body.
+    Declaration,
+    /// `#[tracepoint]` on a function with a body, whose events have names below the tracepoint's.
+    Function,
+    /// `span!`; the same holds for its events.
+    Span,
+    /// `event!`.
+    Event,
+}
+
 /// What is known about a tracepoint without firing it.
 pub struct TracepointDescriptor {
     /// Its name: `crate:module::function`, or the one given by `name =`.
     pub name: Name,
+    /// What declares it.
+    pub form: Form,
     /// Its signature, as declared.
     pub signature: &'static str,
     /// Where it is declared.

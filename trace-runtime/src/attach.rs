@@ -25,6 +25,7 @@ use trace_registry::image::{Contents, Image};
 use trace_registry::probe::Entry;
 use trace_registry::registry::{self, Match};
 use trace_registry::sync::Ordering;
+use trace_registry::tracepoint::Form;
 use trace_registry::{Glob, ProbeDescriptor};
 
 /// Who is given events of a probe beside the sessions. It is dropped a grace period after the last list that names it.
@@ -396,8 +397,7 @@ fn waits_for_a_hit(rule: &mut Rule, warnings: &mut Vec<String>) -> bool {
             .push(format!("{} appears at its first hit, on this system, and is recorded from the next one on", tracepoint.name));
     }
     if rule.glob.is_exact() {
-        let is_event = found[0].signature.starts_with("event!(");
-        let phase = if phase.is_empty() && !is_event { "::*" } else { phase };
+        let phase = if phase.is_empty() && found[0].form != Form::Event { "::*" } else { phase };
         rule.glob = Glob::new(&format!("{}{phase}", found[0].name));
     }
     true

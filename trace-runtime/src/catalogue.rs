@@ -22,7 +22,7 @@ use trace_registry::image::{Contents, IMAGE, Image};
 use trace_registry::probe::ErasedProbe;
 use trace_registry::state_dump::{StateDump, StateDumpDescriptor};
 use trace_registry::sync::{AtomicU64, Ordering};
-use trace_registry::tracepoint::Location;
+use trace_registry::tracepoint::{Form, Location};
 use trace_registry::{EventClass, Gate, Name, ProbeDescriptor, TracepointDescriptor};
 
 /// A probe with its name, which is made only once. It stays when its image goes.
@@ -237,7 +237,7 @@ pub(crate) fn compare(tracepoint: &TracepointDescriptor) -> Option<Option<String
 
 /// Pairs of probes of one name, which rules cannot tell apart. Events without a declaration are no matter: a macro makes many of one name.
 pub(crate) fn twins() -> Vec<(&'static NamedProbe, &'static NamedProbe)> {
-    let is_declared = |p: &&NamedProbe| !["event!(", "span!("].iter().any(|call| p.tracepoint.signature.starts_with(call));
+    let is_declared = |p: &&NamedProbe| matches!(p.tracepoint.form, Form::Declaration | Form::Function);
     let mut named: Vec<_> = probes().filter(is_declared).collect();
     let order = |p: &NamedProbe| (p.name.clone(), p.probe.location.file, p.probe.location.line);
     named.sort_by_key(|p| order(p));
@@ -366,6 +366,7 @@ impl Catalogue {
             }
             let copy = TracepointDescriptor {
                 name: Name::given(keep(&name)),
+                form: tracepoint.form,
                 signature: keep(tracepoint.signature),
                 location: location(&tracepoint.location),
                 gate: &NO_GATE,
@@ -443,6 +444,7 @@ static NO_GATE: Gate = Gate::new();
 
 static NOT_LOADED: TracepointDescriptor = TracepointDescriptor {
     name: Name::given(""),
+    form: Form::Declaration,
     signature: "",
     location: Location { file: "", line: 0 },
     gate: &NO_GATE,

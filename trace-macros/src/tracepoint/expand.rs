@@ -242,6 +242,7 @@ fn descriptor(tracepoint: &Tracepoint) -> TokenStream {
     quote! {
         __rt::TracepointDescriptor {
             name: #name,
+            form: __rt::Form::Declaration,
             signature: #signature,
             location: #location,
             gate: &__RINGTRACE_GATE,
