@@ -180,6 +180,10 @@ fn save(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
     let status: Status = process.demand(&Request::Status)?;
     let of = |state: SessionState| Session::of(state.plan);
     let configuration = Configuration { session: status.sessions.into_iter().filter(|s| !s.bound).map(of).collect() };
+    if configuration.session.is_empty() {
+        let name = process.name();
+        return Err(Failure::Wrong(format!("{name}: no session to save: `ringtrace session create` and `enable` make one")));
+    }
     let text = toml::to_string_pretty(&configuration).map_err(|error| Failure::Wrong(error.to_string()))?;
     fs::write(file, text).map_err(|error| Failure::file(file, error))?;
     let mut out = io::stdout().lock();

@@ -210,7 +210,7 @@ pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common
         }
         let bound = if session.bound { ", ends with the command that made it" } else { "" };
         writeln!(out, "{}: session {}, {}{bound}", process.name(), session.name, state(session))?;
-        writeln!(out, "  rules:    {}", probes(session.probes, session.state_dumps, "match"))?;
+        writeln!(out, "  rules:    {}", probes(session.probes, session.state_dumps, "matched"))?;
         session.rules.iter().try_for_each(|rule| writeln!(out, "    {rule}"))?;
         let context = if session.context.is_empty() { "none".to_owned() } else { session.context.join(", ") };
         writeln!(out, "  records:  {} mode, {} headers, context {context}", session.mode, session.header)?;
