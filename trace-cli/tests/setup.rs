@@ -48,6 +48,11 @@ fn record_detailed(number: u64) -> Detailed {
     Detailed { number }
 }
 
+#[ringtrace::state_dump(name = "broken:state")]
+fn broken_state(_: &ringtrace::StateDump<'_>) {
+    panic!("as the test wants it")
+}
+
 const PROGRAM: &str = "program";
 
 /// The program of these tests: each line fires the tracepoints once; `own` starts a session by the program's code.
@@ -258,6 +263,24 @@ fn sessions_are_saved_and_made_again() {
 /// The form of a trace's metadata.
 fn format(trace: &std::path::Path) -> Format {
     trace_ctf::reader::Trace::open(trace).expect("a trace").format()
+}
+
+/// What a session found questionable while it recorded is told at its end.
+#[test]
+fn a_recording_tells_of_a_broken_state_dump() {
+    let place = Place::new();
+    let _program = Program::start(&place, PROGRAM);
+    for (trace, more) in [("inside", &[][..]), ("outside", &["--external"])] {
+        let mut round = 0;
+        eventually("the dump has run before the recording ended", || {
+            round += 1;
+            let trace = format!("{trace}-{round}");
+            let output = place.run(&[&["record", "broken:state", "--for", "50ms", "-o", &trace][..], more].concat());
+            let said = text(&output.stderr);
+            assert!(output.status.success() && !said.contains("takes no probe"), "{said}");
+            said.contains("the state dump broken:state panicked")
+        });
+    }
 }
 
 #[test]

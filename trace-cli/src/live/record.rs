@@ -72,6 +72,8 @@ pub(super) struct Recorded {
     /// Consumes its rings here.
     external: Option<External>,
     is_external: bool,
+    /// How many of its warnings were told when it began.
+    told: usize,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
@@ -145,7 +147,7 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
         )),
         error => process.failure(error),
     })?;
-    if state.probes == 0 && state.warnings.is_empty() {
+    if state.probes + state.state_dumps == 0 && state.warnings.is_empty() {
         failure::warning(format_args!("{}: `{rules}` takes no probe, so nothing is recorded", process.name()));
     }
     state.warnings.iter().for_each(|warning| failure::warning(format_args!("{}: {warning}", process.name())));
@@ -157,7 +159,8 @@ impl Recorded {
     pub(super) fn new(process: Process, output: PathBuf, state: SessionState) -> Result<Recorded, Failure> {
         let is_external = state.external;
         let external = is_external.then(|| External::begin(&process, &state, &output)).transpose()?;
-        Ok(Recorded { process, output, state, is_alive: true, external, is_external })
+        let told = state.warnings.len();
+        Ok(Recorded { process, output, state, is_alive: true, external, is_external, told })
     }
 
     /// Looks how far it is.
@@ -265,6 +268,9 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
             writeln!(out, "{}", json!({ "pid": one.process.is.pid, "ended": !one.is_alive, "recorded": one.state }))?;
         } else {
             writeln!(out, "{}: {} in {}{note}", one.process.name(), Count(&one.state), one.output.display())?;
+        }
+        for warning in one.state.warnings.iter().skip(one.told) {
+            failure::warning(format_args!("{}: {warning}", one.process.name()));
         }
         if one.state.lost.total > 0 {
             let remedy = if one.state.lost.full > 0 { ": more memory (--memory) or fewer events would help" } else { "" };
