@@ -95,8 +95,7 @@ fn expand(
     let mut options = Options::new(call.words, &format!("`{macro_name}`"), &["level", "crate"], &mut errors);
     let (level, krate) = (options.level(&mut errors), options.krate(&mut errors));
     crate::options::check_event_name(&call.name, &mut errors);
-    let names: Vec<String> = call.values.iter().map(|v| v.name.clone()).collect();
-    check_names(&names, |i| syn::spanned::Spanned::span(&call.values[i].value), &mut errors);
+    check_names(&call.values, &mut errors);
     if call.values.len() > 16 {
         errors.push(&call.name, "an event has at most 16 values: make a struct of them, and derive `Event` and a probe");
     }
@@ -112,7 +111,7 @@ fn expand(
         signature: format!("{macro_name}({text})"),
         level: level.as_ref(),
         at: call.name.span(),
-        fields: names,
+        fields: call.values.iter().map(Value::name).collect(),
         result: Vec::new(),
     };
     let items = site.expand();

@@ -6,7 +6,7 @@
 mod words;
 
 use crate::errors::Errors;
-use crate::site::{Site, Value, capture, capturing};
+use crate::site::{Argument, Site, Value, capture, capturing};
 use crate::support::{plain, support};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -208,7 +208,7 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
         signature: crate::tracepoint::spaced(&sig.to_token_stream().to_string()),
         level: words.level.as_ref(),
         at: sig.ident.span(),
-        fields: values.iter().map(|v| v.name.clone()).collect(),
+        fields: values.iter().map(Value::name).collect(),
         result: result.iter().map(|_| "result".to_owned()).collect(),
     };
     let items = site.expand();
@@ -284,8 +284,8 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
     block.into_token_stream()
 }
 
-/// The names that the arguments of a function bind.
-fn arguments(sig: &Signature) -> Vec<Ident> {
+/// What the arguments of a function bind.
+fn arguments(sig: &Signature) -> Vec<Argument> {
     struct Names(Vec<Ident>);
     impl VisitMut for Names {
         fn visit_pat_ident_mut(&mut self, name: &mut syn::PatIdent) {
@@ -293,13 +293,16 @@ fn arguments(sig: &Signature) -> Vec<Ident> {
             syn::visit_mut::visit_pat_ident_mut(self, name);
         }
     }
-    let mut names = Names(Vec::new());
+    let mut arguments = Vec::new();
     for input in &sig.inputs {
         if let FnArg::Typed(argument) = input {
+            let mut names = Names(Vec::new());
             names.visit_pat_mut(&mut Pat::clone(&argument.pat));
+            let conditions: Vec<Attribute> = argument.attrs.iter().filter(|a| a.path().is_ident("cfg")).cloned().collect();
+            arguments.extend(names.0.into_iter().map(|name| Argument { name, conditions: conditions.clone() }));
         }
     }
-    names.0
+    arguments
 }
 
 /// Attributes at the start of a body belong to the whole of it.

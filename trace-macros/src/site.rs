@@ -6,7 +6,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Expr, Member, Path, Token};
+use syn::{Attribute, Expr, Member, Path, Token};
 
 /// A site in a scope of its own, where it is called `__RingtraceSite`.
 pub(crate) struct Site<'a> {
@@ -20,7 +20,7 @@ pub(crate) struct Site<'a> {
     /// Where it stands.
     pub(crate) at: Span,
     /// Names of the values of its event, or of its entry.
-    pub(crate) fields: Vec<String>,
+    pub(crate) fields: Vec<TokenStream>,
     /// Names of the values of its exit.
     pub(crate) result: Vec<String>,
 }
@@ -89,10 +89,19 @@ pub(crate) enum Format {
     Display,
 }
 
+/// What a function's argument binds.
+pub(crate) struct Argument {
+    pub(crate) name: Ident,
+    /// `#[cfg(…)]`.
+    pub(crate) conditions: Vec<Attribute>,
+}
+
 /// `name = value`, `name = ?value`, `name = %value`, or a value that has a name itself.
 #[derive(Clone)]
 pub(crate) struct Value {
     pub(crate) name: String,
+    /// `#[cfg(…)]` of an argument: where they do not hold, there is none.
+    conditions: Vec<Attribute>,
     pub(crate) format: Format,
     pub(crate) value: TokenStream,
 }
@@ -116,20 +125,27 @@ impl Parse for Value {
             Some(name) => name,
             None => return Err(syn::Error::new_spanned(&value, "this value has no name of its own: write `name = value`")),
         };
-        Ok(Value { name, format, value: value.into_token_stream() })
+        Ok(Value { name, conditions: Vec::new(), format, value: value.into_token_stream() })
     }
 }
 
 impl Value {
     /// An argument of a function.
-    pub(crate) fn argument(name: &Ident) -> Value {
-        Value { name: plain(name), format: Format::IfField, value: name.to_token_stream() }
+    pub(crate) fn argument(Argument { name, conditions }: &Argument) -> Value {
+        Value { name: plain(name), conditions: conditions.clone(), format: Format::IfField, value: name.to_token_stream() }
     }
 
-    /// An expression for what is recorded, where the support module is `__rt` and its traits are in scope.
+    /// Its name, as an element of an array.
+    pub(crate) fn name(&self) -> TokenStream {
+        let (conditions, name) = (&self.conditions, &self.name);
+        quote!(#(#conditions)* #name)
+    }
+
+    /// An expression for what is recorded, as an element of a tuple, where the support module is `__rt` and its traits are in scope.
     pub(crate) fn capture(&self) -> TokenStream {
-        let value = &self.value;
-        capture(self.format, &quote_spanned!(value.span()=> &(#value)))
+        let (conditions, value) = (&self.conditions, &self.value);
+        let capture = capture(self.format, &quote_spanned!(value.span()=> &(#value)));
+        quote!(#(#conditions)* #capture)
     }
 }
 
@@ -159,10 +175,10 @@ pub(crate) fn capturing(support: &TokenStream, block: &TokenStream) -> TokenStre
 }
 
 /// Notes names that stand for two values.
-pub(crate) fn check_names(names: &[String], at: impl Fn(usize) -> Span, errors: &mut crate::errors::Errors) {
-    for (i, name) in names.iter().enumerate() {
-        if names[..i].contains(name) {
-            errors.at(at(i), format!("the name `{name}` is used twice"));
+pub(crate) fn check_names(values: &[Value], errors: &mut crate::errors::Errors) {
+    for (i, Value { name, value, .. }) in values.iter().enumerate() {
+        if values[..i].iter().any(|other| other.name == *name && other.conditions.is_empty()) {
+            errors.at(value.span(), format!("the name `{name}` is used twice"));
         }
     }
 }

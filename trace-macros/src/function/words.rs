@@ -2,7 +2,7 @@
 
 use crate::errors::{Errors, did_you_mean, list};
 use crate::options::Options;
-use crate::site::{Format, Value, check_names};
+use crate::site::{Argument, Format, Value, check_names};
 use proc_macro2::{Ident, TokenStream};
 use syn::{LitStr, Path};
 
@@ -53,20 +53,19 @@ impl Words {
     }
 
     /// The values of the entry: what was chosen, or else all arguments but for those left out.
-    pub(super) fn values(&self, arguments: &[Ident], errors: &mut Errors) -> Vec<Value> {
-        let known: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    pub(super) fn values(&self, arguments: &[Argument], errors: &mut Errors) -> Vec<Value> {
+        let known: Vec<String> = arguments.iter().map(|argument| argument.name.to_string()).collect();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        for skipped in self.skip.iter().filter(|skipped| !arguments.contains(skipped)) {
+        for skipped in self.skip.iter().filter(|skipped| !arguments.iter().any(|argument| argument.name == **skipped)) {
             let near = did_you_mean(&skipped.to_string(), &known);
             let there = if known.is_empty() { "there are none".to_owned() } else { format!("they are {}", list(&known)) };
             errors.push(skipped, format!("`{skipped}` is no argument; {there}{near}"));
         }
         let values = match &self.fields {
             Some(chosen) => chosen.iter().map(Value::clone).collect(),
-            None => arguments.iter().filter(|a| !self.skip.contains(a)).map(Value::argument).collect::<Vec<_>>(),
+            None => arguments.iter().filter(|a| !self.skip.contains(&a.name)).map(Value::argument).collect::<Vec<_>>(),
         };
-        let names: Vec<String> = values.iter().map(|v| v.name.clone()).collect();
-        check_names(&names, |i| syn::spanned::Spanned::span(&values[i].value), errors);
+        check_names(&values, errors);
         if let Some(last) = values.get(16) {
             errors
                 .push(&last.value, "an event has at most 16 values: choose some by `fields(…)`, or leave some out by `skip(…)`");

@@ -115,7 +115,14 @@ mod inner {
     }
 }
 
+/// Arguments that are not there in each build.
+#[ringtrace::tracepoint]
+fn conditional(first: u32, #[cfg(any())] second: u32, #[cfg(all())] third: u32, #[cfg(not(all()))] third: u8) -> u32 {
+    first + third
+}
+
 fn main() {
+    println!("{}", conditional(1, 2));
     let mut cart = Cart(vec![1u32]);
     println!("{} {}", cart.total(2), cart.other(&cart).total(1));
     println!("{} {}", plain(1, &Opaque, String::new()), generic(1, 2, [0; 3], 4));
