@@ -7,6 +7,7 @@
 use crate::aggregate;
 use crate::catalogue::{self, Site};
 pub(crate) use crate::catalogue::{NamedProbe, probes, sites};
+use crate::closure;
 use crate::condition::{self, Progress};
 use crate::error::{Error, Kind, Result};
 use crate::per_image::PerImage;
@@ -45,6 +46,8 @@ pub(crate) struct Control {
     closures: Vec<Arc<Attached>>,
     /// Closures of this process image that have a guard, by address: a forked child may have guards of its parent's.
     guarded: Vec<usize>,
+    /// What is to be said of closures that panicked; their guards may be gone.
+    panicked: Vec<String>,
 }
 
 static CONTROL: PerImage<Mutex<Control>> = PerImage::new(|| {
@@ -56,6 +59,7 @@ static CONTROL: PerImage<Mutex<Control>> = PerImage::new(|| {
         aggregations: Vec::new(),
         closures: Vec::new(),
         guarded: Vec::new(),
+        panicked: Vec::new(),
     })
 });
 
@@ -223,6 +227,9 @@ impl Control {
         self.closures.retain(|c| !Arc::ptr_eq(c, closure));
         if self.closures.len() < before {
             self.publish_sites(|site| site.has(closure.tracepoint.gate));
+            if has_closure_panicked(closure) {
+                self.panicked.push(closure::panicked(closure));
+            }
         }
     }
 
@@ -234,12 +241,11 @@ impl Control {
         self.guarded.len() < before
     }
 
-    /// Detaches the closures that panicked since the last call, and returns them.
-    pub(crate) fn detach_panicked_closures(&mut self) -> Vec<Arc<Attached>> {
-        let panicked = |c: &&Arc<Attached>| c.panics.load(Ordering::Relaxed) > 0;
-        let panicked: Vec<_> = self.closures.iter().filter(panicked).cloned().collect();
+    /// Detaches the closures that panicked since the last call. Returns them, and what is to be said of them.
+    pub(crate) fn detach_panicked_closures(&mut self) -> (Vec<Arc<Attached>>, Vec<String>) {
+        let panicked: Vec<_> = self.closures.iter().filter(|c| has_closure_panicked(c)).cloned().collect();
         panicked.iter().for_each(|c| self.detach(c));
-        panicked
+        (panicked, std::mem::take(&mut self.panicked))
     }
 
     /// Takes in what an image declares: rules that match it apply at once.
@@ -288,6 +294,11 @@ impl Control {
         self.publish(|p| new.iter().any(|n| std::ptr::eq(n.probe, p.probe)));
         new
     }
+}
+
+fn has_closure_panicked(closure: &Attached) -> bool {
+    // Relaxed: as below.
+    closure.panics.load(Ordering::Relaxed) > 0
 }
 
 fn has_panicked(named: &NamedProbe) -> bool {

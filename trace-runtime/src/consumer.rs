@@ -11,7 +11,6 @@
 //!   without limit.
 
 use crate::attach::{self, NamedProbe};
-use crate::closure;
 use crate::error::{Error, Kind, Result};
 use crate::follow;
 use crate::per_image::PerImage;
@@ -306,15 +305,14 @@ impl Consumer {
             return;
         }
         self.panics = panics;
-        let (probes, closures) = {
+        let (probes, (closures, of_closures)) = {
             let mut control = attach::control();
             (control.detach_panicked(), control.detach_panicked_closures())
         };
         let of_probe =
             |probe: &&NamedProbe| format!("the probe {} ({}) panicked; it is detached", probe.name, probe.probe.location);
-        let texts: Vec<String> = probes.iter().map(of_probe).chain(closures.iter().map(|c| closure::panicked(c))).collect();
         rcu::retire(Box::new(closures)); // CL-2
-        for text in texts {
+        for text in probes.iter().map(of_probe).chain(of_closures) {
             report::say(format_args!("{text}"));
             attach::sessions().iter().for_each(|s| s.warn(text.clone()));
         }
