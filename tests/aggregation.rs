@@ -32,10 +32,15 @@ fn small(dirty: bool, delta: i16, bytes: u32, ratio: f32, reason: Reason, table:
 #[tracepoint(record)]
 fn tiny(shard: u8, delta: i64, level: i8);
 
+/// Comes in pieces: texts, and numbers between and behind them, of which the last one may be missing.
+#[tracepoint(record)]
+fn pair(table: &str, delta: i64, index: &str, level: i8, owner: Option<u16>);
+
 /// Fired by nobody but the thread and its handler.
 #[tracepoint(record)]
 fn interrupted(value: u64);
 
+const INDICES: [&str; 3] = ["primary", "", "by the name of its owner"];
 const TABLES: [&str; 4] = ["users", "orders", "a table with a name of more than thirty-two bytes", ""];
 
 /// Some event; the same for the same number.
@@ -49,6 +54,7 @@ fn fire(n: u64) {
     read_page(table, bytes, delta, delta as f64 / 8.0, reason, owner, mixed % 2 == 0);
     small(mixed % 2 == 0, delta as i16, bytes, delta as f32 / 8.0, reason, table);
     tiny((mixed % 11) as u8, delta, (mixed % 5) as i8 - 2);
+    pair(table, delta, INDICES[(mixed % 3) as usize], (mixed % 5) as i8 - 2, owner);
 }
 
 fn keys(group: &Group) -> Vec<String> {
@@ -135,6 +141,8 @@ fn figures_are_those_of_a_recording() {
     let small_ratios = Aggregation::of("small.ratio by dirty").start().expect("an aggregation");
     let tiny_deltas = start("tiny.delta by level, shard");
     let levels = start("tiny.level");
+    let pair_deltas = start("pair.delta by table, index");
+    let pair_levels = start("pair.level by owner, index");
     let session = Session::builder("all").enable("aggregation:*").memory(256 << 20).output(&path).start().expect("a session");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -143,7 +151,7 @@ fn figures_are_those_of_a_recording() {
     });
     session.stop().expect("a trace");
     let contents = read(&path);
-    assert_eq!((contents.events(), contents.discarded), (3 * THREADS * EACH, 0));
+    assert_eq!((contents.events(), contents.discarded), (4 * THREADS * EACH, 0));
 
     let found = |aggregates: &Aggregates| -> BTreeMap<Vec<String>, Expected> {
         assert_eq!(aggregates.lost.total(), 0);
@@ -211,6 +219,23 @@ fn figures_are_those_of_a_recording() {
     assert_eq!(found(&tiny_deltas.read()), by_both);
     assert_eq!(found(&levels.read()), recorded(&contents, "tiny", "level", |_| vec![]));
 
+    let by_both = recorded(&contents, "pair", "delta", |fields| vec![table(fields), field(fields, "index").to_owned()]);
+    assert_eq!(by_both.len(), 12);
+    // Where one is too long, the other may be too long for its share.
+    let index =
+        |key: String| INDICES.into_iter().find(|i| key.contains("…#") && i.starts_with(&key[..8])).map_or(key, str::to_owned);
+    let indexed = |groups: BTreeMap<Vec<String>, Expected>| -> BTreeMap<Vec<String>, Expected> {
+        groups.into_iter().map(|(keys, of)| (keys.into_iter().map(index).collect(), of)).collect()
+    };
+    assert_eq!(short(indexed(found(&pair_deltas.read()))), by_both);
+    let by_both = recorded(&contents, "pair", "level", |fields| {
+        let owner = field(fields, "owner");
+        let is_some = owner.contains(|c: char| c.is_ascii_digit());
+        vec![if is_some { number(owner).to_string() } else { "-".to_owned() }, field(fields, "index").to_owned()]
+    });
+    assert_eq!(by_both.len(), 24);
+    assert_eq!(found(&pair_levels.read()), by_both);
+
     let ratio = &ratios.read().groups[0].figures;
     let sum: i128 = of("read_page").map(|fields| number(field(fields, "delta"))).sum();
     // Eighths of small numbers add up exactly, in any order.
@@ -226,6 +251,7 @@ fn events_are_counted_by_name_and_beyond_the_limit_as_others() {
     let _alone = alone();
     let every = Aggregation::of("aggregation:*").start().expect("an aggregation");
     let few = Aggregation::of("named.bytes by name").keys(3).start().expect("an aggregation");
+    let threads = Aggregation::of("other.bytes by vtid").start().expect("an aggregation");
     for round in 0..10 {
         for name in ["a", "b", "c", "d", "e"] {
             named(name, 5);
@@ -234,6 +260,9 @@ fn events_are_counted_by_name_and_beyond_the_limit_as_others() {
     }
     let counts: Vec<(String, u64)> = every.read().groups.iter().map(|g| (g.event.clone(), g.figures.count)).collect();
     assert_eq!(counts, [("aggregation:named".to_owned(), 50), ("aggregation:other".to_owned(), 10)]);
+    let thread = std::fs::read_link("/proc/thread-self").expect("a thread").display().to_string();
+    let ours = &threads.read().groups[0];
+    assert_eq!((thread.rsplit('/').next(), ours.figures.count), (keys(ours).first().map(String::as_str), 10));
     let groups = few.read().groups;
     let found: Vec<(Vec<String>, u64)> = groups.iter().map(|g| (keys(g), g.figures.count)).collect();
     assert_eq!(found.iter().map(|(_, count)| count).sum::<u64>(), 50);

@@ -61,6 +61,7 @@ events! {
     counted_by_option(value: u64, perhaps: Option<u32>) count_by_option |event| Aggregation::of(&format!("*:{event} by perhaps"));
     summed_wide(value: u64, a: u64, b: u64, c: u64, key: u32, shard: u32) values_wide |event| Aggregation::of(&format!("*:{event}.c by key, shard"));
     summed_behind(table: &str, key: u32, value: u64) values_behind |event| Aggregation::of(&format!("*:{event}.value by key"));
+    summed_asked(perhaps: Option<u32>, key: u32, value: u64) values_asked |event| Aggregation::of(&format!("*:{event}.value by key"));
     quantized_by(value: u64, key: u32) quantize_by |event| Aggregation::of(&format!("*:{event}.value by key")).quantize();
 }
 

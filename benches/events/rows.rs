@@ -486,6 +486,7 @@ fn rows() -> Vec<Row> {
         row("aggregate/count/by_option", 1, EVENTS, aggregates::count_by_option, 0),
         row("aggregate/values/40_bytes", 1, EVENTS, aggregates::values_wide, 0),
         row("aggregate/values/behind_text", 1, EVENTS, aggregates::values_behind, 0),
+        row("aggregate/values/behind_option", 1, EVENTS, aggregates::values_asked, 0),
         row("aggregate/quantize/by_u32", 1, EVENTS, aggregates::quantize_by, 0),
     ];
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

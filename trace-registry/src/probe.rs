@@ -4,7 +4,9 @@
 use crate::closure::Attached;
 use crate::condition::Conditional;
 use crate::event::{Event, EventClass};
-use crate::field::{FieldDescriptor, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, MAX_TAIL, Piece, Sizes, Storage, WORDS};
+use crate::field::{
+    FieldDescriptor, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, MAX_TAIL, Payload, Piece, Sizes, Storage, WORDS,
+};
 use crate::level::Level;
 use crate::name::Name;
 use crate::site::Site;
@@ -644,8 +646,31 @@ fn append_to<'t, E: Event, const STAGED: usize, const PIECES: usize>(
     redact: bool,
 ) {
     let mut storage = Storage::<STAGED, PIECES>::new();
+    let mut payload = storage.begin_uncut(limit as usize, E::SIZES, redact);
+    event.write(&mut payload);
+    if payload.is_cut() {
+        return append_cut(event, &mut storage, targets, limit, redact);
+    }
+    hand_over(payload, targets);
+}
+
+/// The same for an event that is to be cut, in the same storage.
+#[cold]
+#[inline(never)]
+fn append_cut<'t, E: Event, const STAGED: usize, const PIECES: usize>(
+    event: &E,
+    storage: &mut Storage<STAGED, PIECES>,
+    targets: impl Iterator<Item = &'t Target>,
+    limit: u32,
+    redact: bool,
+) {
     let mut payload = storage.begin(limit as usize, E::SIZES, redact);
     event.write(&mut payload);
+    hand_over(payload, targets);
+}
+
+#[inline(always)]
+fn hand_over<'t>(payload: Payload<'_>, targets: impl Iterator<Item = &'t Target>) {
     match payload.finish() {
         Some(mut encoded) => {
             for target in targets {

@@ -64,9 +64,16 @@ impl<const STAGED: usize, const PIECES: usize> Storage<STAGED, PIECES> {
             redact,
             overflow: sizes.least > limit,
             cut: false,
+            cuts: true,
             tail: false,
             borrowed: PhantomData,
         }
+    }
+
+    /// The same, without room for anything that would have to be cut: [`Payload::is_cut`] says that it is to be begun again.
+    #[inline(always)]
+    pub(crate) fn begin_uncut<'p>(&'p mut self, limit: usize, sizes: Sizes, redact: bool) -> Payload<'p> {
+        Payload { cuts: false, ..self.begin(limit, sizes, redact) }
     }
 }
 
@@ -113,6 +120,7 @@ fn split<E: Event>(event: &E, tail: bool) -> Option<([u64; WORDS], Option<Piece>
         redact: false,
         overflow: false,
         cut: false,
+        cuts: false,
         tail,
         borrowed: PhantomData,
     };
@@ -149,6 +157,9 @@ pub struct Payload<'p> {
     redact: bool,
     overflow: bool,
     cut: bool,
+    /// Whether text that finds no room is cut. Else the payload is given up, so that of those that nothing is cut of all places
+    /// are known to the compiler.
+    cuts: bool,
     /// Whether the last piece is wanted apart from the rest, as the only one.
     tail: bool,
     borrowed: PhantomData<&'p [u8]>,
@@ -249,6 +260,18 @@ impl<'p> Payload<'p> {
     #[inline(always)]
     pub(super) fn moved(&mut self) -> Payload<'p> {
         Payload { staged: core::mem::take(&mut self.staged), pieces: core::mem::take(&mut self.pieces), ..*self }
+    }
+
+    /// Whether text that finds no room is cut.
+    #[inline(always)]
+    pub(super) fn cuts(&self) -> bool {
+        self.cuts
+    }
+
+    /// Whether a value was cut, or should have been.
+    #[inline(always)]
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Notes that a value was cut to what fits.

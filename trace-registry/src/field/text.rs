@@ -25,8 +25,10 @@ pub(super) fn write_text<'p>(text: &'p [u8], payload: &mut Payload<'p>) {
             payload.patch(mark, [0; LENGTH]);
             payload.set_cut();
         }
-    } else {
+    } else if payload.cuts() {
         *payload = write_cut(text, payload.moved());
+    } else {
+        payload.set_cut();
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) const LENGTH: usize = 2;
 /// An event as it comes.
 pub(super) trait Carrier {
     /// The bits of a number of so many bytes, and perhaps others above it.
-    fn bits<const N: usize>(&self, place: Place) -> u64;
+    fn bits<const N: usize>(&self, place: &Place) -> u64;
     /// A text.
     fn text(&self, number: u8) -> &[u8];
 }
@@ -41,7 +41,7 @@ impl<'p> Words<'p> {
 
 impl Carrier for Words<'_> {
     #[inline(always)]
-    fn bits<const N: usize>(&self, place: Place) -> u64 {
+    fn bits<const N: usize>(&self, place: &Place) -> u64 {
         let (low, high) = (self.word(place.word), self.word(place.word + 1));
         // Nothing of `high` where it begins with its word.
         (low >> place.below) | ((high << 1) << (63 - place.below))
@@ -65,22 +65,42 @@ pub(super) struct Pieces<'p> {
 impl<'p> Pieces<'p> {
     #[inline(always)]
     pub(super) fn new(event: &'p Finished<'p>, runs: &'p [u16]) -> Pieces<'p> {
-        let is_regular = runs.iter().enumerate().all(|(i, len)| {
+        let is_piece = |i: usize, len: u16| {
             let (run, text) = (event.slice(2 * i), event.slice(2 * i + 1));
-            run.len() == usize::from(*len) && length(run) == text.len()
-        });
+            run.len() == usize::from(len) && length(run) == text.len()
+        };
+        // The commonest ones without a loop.
+        let is_regular = match *runs {
+            [] => true,
+            [first] => is_piece(0, first),
+            [first, second] => is_piece(0, first) && is_piece(1, second),
+            _ => runs.iter().enumerate().all(|(i, len)| is_piece(i, *len)),
+        };
         Pieces { event, runs, is_regular }
     }
 
     #[inline(always)]
     fn run(&self, number: u8) -> &[u8] {
-        if self.is_regular { self.event.slice(2 * usize::from(number)) } else { self.bytes_from(self.start(number)) }
+        if self.is_regular { self.event.slice(2 * usize::from(number)) } else { self.irregular_run(number) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn irregular_run(&self, number: u8) -> &[u8] {
+        self.bytes_from(self.start(number))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn irregular_text(&self, number: u8) -> &[u8] {
+        let start = self.start(number);
+        let run = self.bytes_from(start).get(..self.runs.get(usize::from(number)).map_or(0, |len| usize::from(*len)));
+        let text = self.bytes_from(start + run.map_or(0, <[u8]>::len));
+        text.get(..run.map_or(0, length)).unwrap_or(text)
     }
 
     /// Where a run begins in the payload, by the lengths of the texts before it: a text that was cut is two pieces, and a field of a
     /// type of the program's own may be none.
-    #[cold]
-    #[inline(never)]
     fn start(&self, run: u8) -> usize {
         self.runs.iter().take(run.into()).fold(0, |start, len| {
             let len = usize::from(*len);
@@ -89,8 +109,6 @@ impl<'p> Pieces<'p> {
     }
 
     /// What of the payload lies together from byte `at` on.
-    #[cold]
-    #[inline(never)]
     fn bytes_from(&self, mut at: usize) -> &[u8] {
         for slice in self.event.slices() {
             match slice.get(at..) {
@@ -110,7 +128,7 @@ fn length(run: &[u8]) -> usize {
 
 impl Carrier for Pieces<'_> {
     #[inline(always)]
-    fn bits<const N: usize>(&self, place: Place) -> u64 {
+    fn bits<const N: usize>(&self, place: &Place) -> u64 {
         let (run, at) = (self.run(place.run), usize::from(place.at));
         // As it was stored just now: a load of more would wait until that is in the cache.
         let mut bits = [0; 8];
@@ -122,13 +140,7 @@ impl Carrier for Pieces<'_> {
 
     #[inline(always)]
     fn text(&self, number: u8) -> &[u8] {
-        if self.is_regular {
-            return self.event.slice(2 * usize::from(number) + 1);
-        }
-        let start = self.start(number);
-        let run = self.bytes_from(start).get(..self.runs.get(usize::from(number)).map_or(0, |len| usize::from(*len)));
-        let text = self.bytes_from(start + run.map_or(0, <[u8]>::len));
-        text.get(..run.map_or(0, length)).unwrap_or(text)
+        if self.is_regular { self.event.slice(2 * usize::from(number) + 1) } else { self.irregular_text(number) }
     }
 }
 
@@ -184,7 +196,7 @@ impl Place {
 
     /// What the number is in a key, and its bits in 64.
     #[inline(always)]
-    pub(super) fn of(self, event: &impl Carrier) -> (u8, u64) {
+    pub(super) fn of(&self, event: &impl Carrier) -> (u8, u64) {
         let signed = |value: i64| (key::UNSIGNED + u8::from(value < 0), value as u64);
         match self.class {
             Class::Unsigned8 => (key::UNSIGNED, event.bits::<1>(self) as u8 as u64),

@@ -28,7 +28,7 @@ struct Number {
 enum From {
     /// Always there.
     Payload,
-    /// If the number at this place is not 0.
+    /// If the byte at this place is not 0.
     Optional(Place),
     /// Not of the event itself.
     Context(ContextValue),
@@ -48,9 +48,9 @@ impl Number {
     /// What it is in a key, and its bits in 64. `PLAIN`: it [is that](Self::is_plain).
     #[inline(always)]
     fn of<const PLAIN: bool>(&self, event: &impl Carrier) -> (u8, u64) {
-        match self.from {
-            From::Optional(presence) if !PLAIN && presence.of(event).1 == 0 => return (key::MISSING, 0),
-            From::Context(context) if !PLAIN => return of_context(context),
+        match &self.from {
+            From::Optional(presence) if !PLAIN && event.bits::<1>(presence) as u8 == 0 => return (key::MISSING, 0),
+            From::Context(context) if !PLAIN => return of_context(*context),
             _ => {}
         }
         self.place.of(event)
@@ -245,38 +245,32 @@ impl Direct {
             return Key { head, bytes: [a, b, c, d] };
         }
         let text = event.text(first);
-        if !PLAIN && self.text_count > 1 {
-            return self.key_of_texts(event, head, [a, b, 0, 0]);
-        }
-        match 8 * self.count + text.len() {
+        let mut key = Key { head: head | (text.len() as u64) << at, bytes: [a, b, c, d] };
+        let mut rest = 8 * self.count + text.len();
+        match rest {
             ..=KEY => {}
-            _ if self.count == 0 => return key::of_long(head, at, text),
+            _ if self.count == 0 && self.text_count == 1 => return key::of_long(head, at, text),
             _ => return self.long_key(event),
         }
         let word = |i| key::word(text, i);
-        let bytes = match self.count {
+        key.bytes = match self.count {
             0 => [word(0), word(1), word(2), word(3)],
             1 => [a, word(0), word(1), word(2)],
             2 => [a, b, word(0), word(1)],
             _ => [a, b, c, word(0)],
         };
-        Key { head: head | (text.len() as u64) << at, bytes }
-    }
-
-    /// The same for several texts, behind at most two numbers.
-    #[inline(always)]
-    fn key_of_texts(&self, event: &impl Carrier, mut head: u64, mut bytes: key::Bytes) -> Key {
-        let mut rest = 8 * self.count;
-        for (text, at) in self.texts.iter().take(self.text_count) {
-            let text = event.text(*text);
-            if rest + text.len() > KEY {
-                return self.long_key(event);
+        if !PLAIN {
+            for (text, at) in self.texts.get(1..self.text_count).unwrap_or_default() {
+                let text = event.text(*text);
+                if rest + text.len() > KEY {
+                    return self.long_key(event);
+                }
+                key.bytes = key::put(key.bytes, rest, text);
+                key.head |= (text.len() as u64) << at;
+                rest += text.len();
             }
-            bytes = key::put(bytes, rest, text);
-            head |= (text.len() as u64) << at;
-            rest += text.len();
         }
-        Key { head, bytes }
+        key
     }
 
     /// The same, where texts do not fit.

@@ -182,8 +182,8 @@ impl Table {
     /// Async-signal-safe and wait-free: looks at [`PROBES`] lines at most.
     #[inline(always)]
     pub(super) fn group(&self, key: &Key) -> Option<Group> {
-        let mut at = key.hash();
-        for _ in 0..PROBES {
+        let (mut at, mut left) = (key.hash(), PROBES);
+        loop {
             let line = self.line(at & self.mask)?;
             // Acquire: orders the key's words before its first one. Pairs with the Release store in `claim`.
             let head = line[0].load(Ordering::Acquire);
@@ -197,16 +197,18 @@ impl Table {
                 if differs == 0 {
                     return known(line[GROUP].load(Ordering::Relaxed));
                 }
-            } else if head == EMPTY {
-                match self.claim(line, *key) {
-                    Some(group) => return known(group),
-                    // Somebody else claimed it: perhaps for the same key.
-                    None => continue,
-                }
             }
-            at = at.wrapping_add(1);
+            if head != EMPTY {
+                at = at.wrapping_add(1);
+            } else if let Some(group) = self.claim(line, *key) {
+                return known(group);
+            }
+            // Or somebody else claimed it: perhaps for the same key.
+            left -= 1;
+            if left == 0 {
+                return None;
+            }
         }
-        None
     }
 
     /// Makes an empty line that of a key. `None`: it is not empty any more.
