@@ -96,13 +96,17 @@ type Predicate = fn(&Sample<'_>) -> bool;
 #[test]
 fn filters_take_what_they_say() {
     let _alone = alone();
-    let filters: [(&str, Predicate); 26] = [
+    let filters: [(&str, Predicate); 30] = [
         ("seq > 100", |s| s.seq > 100),
         ("seq != 7", |s| s.seq != 7),
         ("100 >= seq", |s| s.seq <= 100),
         ("signed < -2K", |s| s.signed < -2048),
         ("seq - signed < 0 && seq % 2 == 1", |s| (s.seq as i64) < i64::from(s.signed) && s.seq % 2 == 1),
         ("ratio >= 2.5", |s| s.ratio >= 2.5),
+        ("ratio < 3", |s| s.ratio < 3.0),
+        ("ratio != 3", |s| s.ratio != 3.0),
+        ("3 > ratio", |s| s.ratio < 3.0),
+        ("ratio == 3", |s| s.ratio == 3.0),
         ("ratio * 2 == seq / 8 - 10", |s| s.ratio * 2.0 == (s.seq / 8) as f64 - 10.0),
         ("dirty", |s| s.dirty),
         ("!dirty && seq & 0x6", |s| !s.dirty && s.seq & 6 != 0),

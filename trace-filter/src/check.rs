@@ -279,7 +279,8 @@ impl Checker<'_> {
             }
             other @ (Kind::Unreadable(_) | Kind::Optional(_)) => return Err(unreadable(found.name, other)),
         };
-        Ok((self.input(path.context, found.steps), type_))
+        let is_integer = matches!(type_, Type::Integer | Type::Bool | Type::Enumeration(..));
+        Ok((self.input(Input { context: path.context, path: found.steps, is_integer }), type_))
     }
 
     fn presence(&mut self, path: &Path) -> Result<Operand, Error> {
@@ -290,11 +291,10 @@ impl Checker<'_> {
             return Err(Error::new(span, problem, "`has(FIELD)` is for optional fields"));
         }
         found.steps.push(Step::Presence);
-        Ok(self.input(path.context, found.steps))
+        Ok(self.input(Input { context: path.context, path: found.steps, is_integer: true }))
     }
 
-    fn input(&mut self, context: bool, path: Vec<Step>) -> Operand {
-        let input = Input { context, path };
+    fn input(&mut self, input: Input) -> Operand {
         let index = self.inputs.iter().position(|known| *known == input).unwrap_or_else(|| {
             self.inputs.push(input);
             self.inputs.len() - 1

@@ -22,6 +22,8 @@ pub struct Input {
     pub context: bool,
     /// The way to it, from the fields of the event or of the context.
     pub path: Vec<field::Step>,
+    /// Whether its values are integers, wherever it has one.
+    pub is_integer: bool,
 }
 
 /// Where a program gets its values from.
@@ -100,12 +102,14 @@ impl Program {
         &self.inputs
     }
 
-    /// Returns input, comparison and constant of a program that is one comparison of an integer with a constant, for callers
-    /// that have a shorter way for it. A missing input is to be rejected.
+    /// Returns input, comparison and constant of a program that is one comparison of an input of integers with a constant, for
+    /// callers that have a shorter way for it. A missing input is to be rejected.
     pub fn as_comparison(&self) -> Option<(&Input, Comparison, i128)> {
         match &*self.steps {
             [Step::CompareWith { left: Source::Input(input), comparison, right: Constant::Integer(constant) }] => {
-                Some((self.inputs.get(usize::from(*input))?, *comparison, *constant))
+                let input = self.inputs.get(usize::from(*input))?;
+                // Floats compare with integers, too.
+                input.is_integer.then_some((input, *comparison, *constant))
             }
             _ => None,
         }

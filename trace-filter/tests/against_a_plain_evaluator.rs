@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cmp::Ordering;
-use trace_filter::{Expression, Field, Kind, Label, Program, Record, Scope, Step, Value};
+use trace_filter::{Comparison, Expression, Field, Kind, Label, Program, Record, Scope, Step, Value};
 
 const LABELS: [(&str, i128, i128); 4] = [("Lru", 0, 0), ("Capacity", 1, 2), ("Manual", -3, -1), ("Late", 2, 5)];
 
@@ -474,6 +474,21 @@ fn depth(condition: &Condition) -> usize {
     }
 }
 
+/// What the run time does with a program that is one comparison: integers only, by bounds.
+fn by_its_only_comparison(program: &Program, event: &Event) -> Option<bool> {
+    let (input, comparison, constant) = program.as_comparison()?;
+    let index = program.inputs().iter().position(|i| i == input)?;
+    let Value::Integer(value) = Inputs(event, program).value(index) else { return Some(false) };
+    Some(match comparison {
+        Comparison::Equal => value == constant,
+        Comparison::NotEqual => value != constant,
+        Comparison::Less => value < constant,
+        Comparison::LessOrEqual => value <= constant,
+        Comparison::Greater => value > constant,
+        Comparison::GreaterOrEqual => value >= constant,
+    })
+}
+
 #[test]
 fn programs_say_what_the_tree_says() {
     let mut runner = TestRunner::new(Config { cases: 1500, failure_persistence: None, ..Config::default() });
@@ -489,6 +504,9 @@ fn programs_say_what_the_tree_says() {
                     let expected = condition.holds(event);
                     *(if expected { &mut yes } else { &mut no }) += 1;
                     prop_assert_eq!(program.accepts(&Inputs(event, &program)), expected, "{}", text);
+                    if let Some(accepted) = by_its_only_comparison(&program, event) {
+                        prop_assert_eq!(accepted, expected, "{}, by its only comparison", text);
+                    }
                 }
             }
             // Constants without a value, and too many pending values, are refused when compiled.
