@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
+    /// What of a line was there when patience ended.
+    received: Vec<u8>,
     next_id: u64,
+    /// The first request whose answer did not come yet. Those before the last one were given up.
+    unanswered: u64,
     patience: Duration,
 }
 
@@ -63,9 +67,14 @@ impl Client {
     ///
     /// As for [`Image::connect`].
     pub fn connect(image: &Image) -> io::Result<Client> {
-        let stream = image.connect()?;
+        Client::over(image.connect()?)
+    }
+
+    fn over(stream: UnixStream) -> io::Result<Client> {
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Client { stream: BufReader::new(stream), next_id: 1, patience: PATIENCE })
+        stream.set_read_timeout(Some(LOOK))?;
+        let stream = BufReader::new(stream);
+        Ok(Client { stream, received: Vec::new(), next_id: 1, unanswered: 1, patience: PATIENCE })
     }
 
     /// Sets how long an answer may take.
@@ -73,7 +82,7 @@ impl Client {
         self.patience = patience;
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its answer. Answers to earlier requests that came too late are dropped.
     ///
     /// # Errors
     ///
@@ -97,18 +106,29 @@ impl Client {
             Request::Stop(_) | Request::Destroy(_) => 60_000,
             _ => 0,
         };
-        let line = self.read_line(Instant::now() + self.patience + Duration::from_millis(own))?;
-        let answer: Answer =
-            serde_json::from_slice(&line).map_err(|e| Error::Lost(io::Error::new(io::ErrorKind::InvalidData, e)))?;
-        answer.read().map_err(Error::Refused)
+        let until = Instant::now() + self.patience + Duration::from_millis(own);
+        loop {
+            let line = self.read_line(until)?;
+            let answer: Answer = serde_json::from_slice(&line).map_err(|e| misunderstood(e.to_string()))?;
+            match answer.id.as_u64() {
+                // Requests are answered in their order.
+                Some(of) if (self.unanswered..=id).contains(&of) => {
+                    self.unanswered = of + 1;
+                    if of == id {
+                        return answer.read().map_err(Error::Refused);
+                    }
+                }
+                // Why the connection ends.
+                _ if answer.id.is_null() && answer.error.is_some() => return answer.read().map_err(Error::Refused),
+                _ => return Err(misunderstood(format!("an answer to a request that waits for none: id {}", answer.id))),
+            }
+        }
     }
 
     fn read_line(&mut self, until: Instant) -> io::Result<Vec<u8>> {
-        let mut line = Vec::new();
-        self.stream.get_ref().set_read_timeout(Some(LOOK))?;
         loop {
-            match self.stream.read_until(b'\n', &mut line) {
-                Ok(_) if line.ends_with(b"\n") => return Ok(line),
+            match self.stream.read_until(b'\n', &mut self.received) {
+                Ok(_) if self.received.ends_with(b"\n") => return Ok(std::mem::take(&mut self.received)),
                 Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     // A child that it forked may hold the connection open.
@@ -122,5 +142,78 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+fn misunderstood(problem: String) -> Error {
+    Error::Lost(io::Error::new(io::ErrorKind::InvalidData, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::RefusalKind;
+    use serde_json::{Value, json};
+
+    /// A client and its peer's end. What the peer sends is sent before it is asked, so nothing depends on time.
+    fn pair() -> (Client, UnixStream) {
+        let (own, peer) = UnixStream::pair().expect("sockets");
+        let mut client = Client::over(own).expect("a client");
+        client.set_patience(Duration::ZERO);
+        (client, peer)
+    }
+
+    fn line(id: impl Into<Value>, ok: u64) -> String {
+        Answer::line(id.into(), Ok(ok.into()))
+    }
+
+    fn ask(client: &mut Client) -> Result<u64, Error> {
+        client.ask(&Request::Hello)
+    }
+
+    fn is_too_late(result: &Result<u64, Error>) -> bool {
+        matches!(result, Err(Error::Lost(error)) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    #[test]
+    fn answers_that_come_too_late_are_no_others() {
+        let (mut client, mut peer) = pair();
+        let mut send = |text: &str| peer.write_all(text.as_bytes()).expect("it is sent");
+        for _ in 0..2 {
+            assert!(is_too_late(&ask(&mut client)));
+        }
+        send(&[line(1, 10), line(2, 20), line(3, 30)].concat());
+        assert_eq!(ask(&mut client).expect("an answer"), 30);
+        // In the middle of a line.
+        let late = line(4, 40);
+        let (begin, end) = late.split_at(late.len() / 2);
+        send(begin);
+        assert!(is_too_late(&ask(&mut client)));
+        send(&[end, &Answer::line(5.into(), Err(Refusal::new(RefusalKind::Busy, "later")))].concat());
+        assert!(matches!(ask(&mut client), Err(Error::Refused(refusal)) if refusal.message == "later"));
+        // The refusal of one that was given up is no other's either.
+        assert!(is_too_late(&ask(&mut client)));
+        send(&[Answer::line(6.into(), Err(Refusal::new(RefusalKind::Busy, "later"))), line(7, 70)].concat());
+        assert_eq!(ask(&mut client).expect("an answer"), 70);
+    }
+
+    #[test]
+    fn answers_to_what_was_not_asked_are_errors() {
+        for wrong in [json!(2), json!(0), json!("1"), json!(-1), Value::Null] {
+            let (mut client, mut peer) = pair();
+            peer.write_all(line(wrong.clone(), 10).as_bytes()).expect("it is sent");
+            let error = ask(&mut client).expect_err("it has another id").to_string();
+            assert!(error.contains(&format!("waits for none: id {wrong}")), "{error}");
+        }
+        // The same twice.
+        let (mut client, mut peer) = pair();
+        peer.write_all([line(1, 10), line(1, 10)].concat().as_bytes()).expect("it is sent");
+        assert_eq!(ask(&mut client).expect("an answer"), 10);
+        assert!(ask(&mut client).expect_err("it was answered").to_string().contains("waits for none: id 1"));
+        // One that belongs to no request says why the connection ends.
+        let (mut client, mut peer) = pair();
+        let refusal = Answer::line(Value::Null, Err(Refusal::new(RefusalKind::TooMany, "no room")));
+        peer.write_all(refusal.as_bytes()).expect("it is sent");
+        assert!(matches!(ask(&mut client), Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::TooMany));
     }
 }
