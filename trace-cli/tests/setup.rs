@@ -48,6 +48,15 @@ fn record_detailed(number: u64) -> Detailed {
     Detailed { number }
 }
 
+/// Its probe has another name.
+#[tracepoint]
+fn renamed();
+
+#[probe(renamed, name = "setup:otherwise")]
+fn record_renamed() -> Broken {
+    Broken { value: 1 }
+}
+
 #[ringtrace::state_dump(name = "broken:state")]
 fn broken_state(_: &ringtrace::StateDump<'_>) {
     panic!("as the test wants it")
@@ -333,8 +342,11 @@ fn why_names_what_is_missing() {
         |said: String, phrases: &[&str]| phrases.iter().for_each(|phrase| assert!(said.contains(phrase), "{phrase} in {said}"));
     has(why("counted", 5), &["there is no session", "ringtrace record 'setup:counted'", "did not make an event within"]);
     has(why("unprobed", 5), &["setup:unprobed is declared at", "no probe for it is linked", "use storage_probes as _;"]);
+    has(why("renamed", 5), &["setup:renamed is declared at", "names of their own: setup:otherwise", "why 'setup:otherwise'"]);
+    let (_, message) = place.fail(&["enable", "setup:renamed"]);
+    assert!(message.contains("did you mean `setup:otherwise`?"), "{message}");
     has(why("cuonted", 5), &["is called `cuonted`", "did you mean `setup:counted`?", "use the_crate as _;"]);
-    has(why("setup:*", 5), &["matches 4 events", "setup:never"]);
+    has(why("setup:*", 5), &["matches 5 events", "setup:never"]);
     place.succeed(&["session", "create", "-r", "setup:* level info; !counted", "-o", "trace"]);
     has(why("counted", 5), &["the rule `!counted` leaves it out", "ringtrace enable -s default 'setup:counted'"]);
     has(why("detailed", 5), &["its level debug is less severe", "'setup:* level debug'"]);
@@ -384,7 +396,7 @@ fn the_doctor_sees_what_is_wrong() {
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
     for phrase in
-        ["5, with 4 probes", "1 without a probe", "setup:unprobed (", "use setup_probes as _;", "clock: ", "sessions: none"]
+        ["6, with 5 probes", "1 without a probe", "setup:unprobed (", "use setup_probes as _;", "clock: ", "sessions: none"]
     {
         assert!(said.contains(phrase), "{phrase} in {said}");
     }

@@ -362,6 +362,12 @@ pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()>
         }
         Match::NoneByName { near } => {
             let name = rule.glob.as_str().to_owned();
+            // A tracepoint of this name may have probes with names of their own.
+            let sites = sites();
+            let near = match registry::find(&rule.glob, sites.iter(), |s| s.tracepoint.name.to_string()) {
+                Match::Some(sites) => sites.iter().flat_map(|s| &s.probes).map(|p| p.name.clone()).collect(),
+                _ => near,
+            };
             Err(Error::from(Kind::UnknownName { name, near, unprobed: unprobed(rule).into_iter().next() }))
         }
         Match::Ambiguous { candidates } => Err(Error::from(Kind::Ambiguous { name: rule.glob.as_str().to_owned(), candidates })),

@@ -93,6 +93,12 @@ fn no_probe(event: &str, found: &mut Findings) {
                     found.add(Verdict::Note, "probe", says, "rules apply to it from then on");
                     continue;
                 }
+                if !site.probes.is_empty() {
+                    let names: Vec<&str> = site.probes.iter().map(|p| p.name.as_str()).collect();
+                    let says = format!("its probes have names of their own: {}", names.join(", "));
+                    found.add(Verdict::Bad, "probe", says, format!("ringtrace why '{}'", names[0]));
+                    continue;
+                }
                 let says = "no probe for it is linked, so there is nothing to record";
                 let remedy = "name the crate that has it once (use storage_probes as _;), or declare it #[tracepoint(record)]";
                 found.add(Verdict::Bad, "probe", says, remedy);
