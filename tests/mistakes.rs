@@ -9,6 +9,9 @@ use std::process::Command;
 #[ringtrace::tracepoint(record)]
 fn request(id: u64, path: &str);
 
+#[tracepoint(record)]
+fn enclosed_in_texts(front: &str, id: u64, behind: &str);
+
 #[ringtrace::tracepoint(record)]
 fn blob(bytes: &[u8]);
 
@@ -135,7 +138,7 @@ fn an_unwritable_directory_is_named() {
 fn a_record_beyond_the_limit_is_cut_or_counted() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("trace");
-    let builder = Session::builder("limit").enable("mistakes:request; mistakes:blob; mistakes:big");
+    let builder = Session::builder("limit").enable("mistakes:request; mistakes:enclosed_in_texts; mistakes:blob; mistakes:big");
     let session = builder.sub_buffer(4096).memory(1 << 20).context(Context::NONE).output(&path).start().expect("a session");
     // The largest record is a quarter of 4096 bytes: a class of 1600 can never be recorded.
     let warnings = session.warnings();
@@ -148,13 +151,21 @@ fn a_record_beyond_the_limit_is_cut_or_counted() {
     request(1, &"ä".repeat(3000));
     blob(&[7; 5000]);
     request(2, "short");
+    enclosed_in_texts("front", 3, &"b".repeat(3000));
+    enclosed_in_texts(&"f".repeat(3000), 4, "behind");
+    enclosed_in_texts("front", 5, "behind");
     let statistics = session.stop().expect("it stops");
-    assert_eq!((statistics.events, statistics.cut), (3, 2), "{statistics}");
+    assert_eq!((statistics.events, statistics.cut), (6, 4), "{statistics}");
     drop(session);
     let contents = common::read_by_both(&path);
     let paths = contents.values("mistakes:request", "path");
     assert!(paths[0].starts_with("ää") && paths[0].ends_with("ä…") && paths[0].len() > 900 && paths[0].len() < 1024, "{paths:?}");
     assert_eq!(paths[1], "short");
+    assert_eq!(contents.values("mistakes:enclosed_in_texts", "id"), ["3", "4", "5"]);
+    let [front, behind] = ["front", "behind"].map(|name| contents.values("mistakes:enclosed_in_texts", name));
+    assert_eq!((front[0].as_str(), front[2].as_str(), behind[2].as_str()), ("front", "front", "behind"));
+    assert!(behind[0].ends_with("b…") && front[1].ends_with("f…") && front[1].len() > 800, "{front:?} {behind:?}");
+    assert_eq!(behind[1], "", "nothing is left for it");
 }
 
 #[test]

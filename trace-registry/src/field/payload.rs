@@ -201,8 +201,9 @@ impl<'p> Payload<'p> {
     /// Adds `bytes`, straight from where they are. Returns false, and adds nothing, without room.
     #[inline(always)]
     pub fn piece(&mut self, bytes: &'p [u8]) -> bool {
-        // A staged run before, these bytes, and a staged run behind.
-        if usize::from(self.count) + 2 >= self.pieces.len() || !self.take(bytes.len()) {
+        // A staged run before, if there is one, these bytes, and a staged run behind.
+        let before = usize::from(self.used > usize::from(self.run) || self.count == 0);
+        if usize::from(self.count) + before + 1 >= self.pieces.len() || !self.take(bytes.len()) {
             return false;
         }
         self.close_run();
