@@ -86,6 +86,7 @@ fn program() {
     }
     drop(own);
     if number_of_arguments() == 0 {
+        renamed();
         never(0); // so that it is used
     }
 }
