@@ -401,6 +401,11 @@ fn the_doctor_sees_what_is_wrong() {
     {
         assert!(said.contains(phrase), "{phrase} in {said}");
     }
+    place.succeed(&["session", "create", "over", "-r", "setup:never for 1ms", "-o", "over"]);
+    eventually("its time is over", || text(&place.run(&["why", "setup:never"]).stdout).contains("session over: it has no rules"));
+    let output = place.run(&["doctor"]);
+    let said = text(&output.stdout);
+    assert!(output.status.code() == Some(0) && said.contains("session over: it has no rules, or their time"), "{said}");
     place.succeed(&["session", "create", "empty", "-r", "other:*", "-o", "empty"]);
     place.succeed(&["session", "create", "all", "-r", "setup:*", "-o", "all"]);
     program.tell("fire");

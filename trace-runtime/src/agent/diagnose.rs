@@ -135,6 +135,9 @@ fn state_dump(dump: &NamedDump, found: &mut Findings) {
     }
 }
 
+/// Of a session.
+const NO_RULES: &str = "it has no rules, or their time (`for`) is over";
+
 fn in_session(session: &Recording, named: &NamedProbe, found: &mut Findings) {
     let name = &session.name;
     let about = format!("session {name}");
@@ -156,7 +159,8 @@ fn in_session(session: &Recording, named: &NamedProbe, found: &mut Findings) {
         }
         (None, None) => {
             let remedy = format!("ringtrace enable -s {name} '{}'", named.name);
-            found.add(Verdict::Note, &about, "none of its rules matches", remedy);
+            let says = if session.rules().is_empty() { NO_RULES } else { "none of its rules matches" };
+            found.add(Verdict::Note, &about, says, remedy);
         }
     }
 }
@@ -267,6 +271,9 @@ pub(super) fn doctor() -> Diagnosis {
         let probes = attach::probes().filter(|p| session.wants(p)).count();
         match (session.is_recording(), probes) {
             (false, _) => found.add(Verdict::Note, &about, "stopped", format!("ringtrace session start {}", session.name)),
+            (true, 0) if session.rules().is_empty() => {
+                found.add(Verdict::Note, &about, NO_RULES, format!("ringtrace enable -s {} '*'", session.name));
+            }
             (true, 0) => found.add(Verdict::Bad, &about, "its rules match no probe", "`ringtrace list` shows all"),
             (true, probes) => found.good(&about, format!("records the events of {probes} probes")),
         }
