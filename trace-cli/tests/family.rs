@@ -157,7 +157,7 @@ fn a_process_is_gone_though_a_child_of_it_lives() {
     program.child.kill().and_then(|()| program.child.wait()).expect("it ends");
     let output = recording.wait_with_output().expect("it ends");
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(out.contains("the process was killed"), "{out}{err}");
+    assert!(out.contains("left its last events in its rings"), "{out}{err}");
     assert!(place.json(&["ps"]).is_empty());
     assert_eq!(place.json(&["ps", "--dead"]).len(), 1);
     place.succeed(&["recover", "--all"]);

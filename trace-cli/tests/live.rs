@@ -255,13 +255,25 @@ fn another_process_consumes_and_outlives_the_program() {
     assert_eq!(place.json(&["ps"]).len(), 1);
     assert!(images(&place)[0].sessions().is_empty());
 
+    // Another command ends the session, and the program goes on. Its rings lie apart from its socket.
+    let volume = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let destroyed = recording("destroyed", &["-s", "mine", "--rings", volume.path().to_str().expect("text")]);
+    eventually("it consumes", || place.here().join("destroyed/metadata").exists());
+    program.tell("count 3");
+    place.succeed(&["session", "destroy", "mine"]);
+    program.tell("count 4");
+    let line = ended(destroyed);
+    assert_eq!((&line["ended"], line["recorded"]["events"].as_u64()), (&false.into(), Some(6)), "{line}");
+    assert_eq!(numbers(&place, "destroyed"), (20_507..20_510).collect::<Vec<_>>());
+    assert_eq!(std::fs::read_dir(volume.path().join("ringtrace")).expect("it").count(), 0, "something was left");
+
     // The program is killed in the middle: what it committed is in the trace.
     let last = recording("last", &["-m", "8M"]);
     program.tell("count 5000");
     signal(program.pid(), libc::SIGKILL);
     let line = ended(last);
     assert_eq!((&line["ended"], line["recorded"]["events"].as_u64()), (&true.into(), Some(10_000)), "{line}");
-    assert_eq!(numbers(&place, "last"), (20_507..25_507).collect::<Vec<_>>());
+    assert_eq!(numbers(&place, "last"), (20_514..25_514).collect::<Vec<_>>());
 }
 
 fn images(place: &Place) -> Vec<trace_control::place::Image> {
@@ -290,8 +302,11 @@ fn several_processes_are_told_apart() {
     assert!(code == 4 && pids.iter().all(|pid| message.contains(pid)) && message.contains("-p"), "{message}");
     let (code, message) = place.fail(&["status", "-p", "1"]);
     assert!(code == 4 && message.contains("process 1 "), "{message}");
-    let (code, message) = place.fail(&["status", "-p", "livf-0"]);
-    assert!(code == 4 && message.contains("no program called `livf-0`"), "{message}");
+    for verb in ["status", "ps"] {
+        let (code, message) = place.fail(&[verb, "-p", "livf-0"]);
+        assert!(code == 4 && message.contains("no program called `livf-0`"), "{verb}: {message}");
+    }
+    assert_eq!(place.json(&["ps", "-p", &pids[1]]).len(), 1);
     place.succeed(&["session", "create", "-r", "counted", "-o", "one", "-p", &pids[0]]);
     programs.iter_mut().for_each(|p| drop(p.tell("count 7")));
     // One has it, and the other does not: partly done.

@@ -129,10 +129,13 @@ fn a_directory_for_the_rings_is_given_in_every_way() {
     place.succeed(&["config", "save", "sessions.toml"]);
     let saved = std::fs::read_to_string(place.here().join("sessions.toml")).expect("it was saved");
     assert_eq!(saved.matches(&format!("rings = \"{volume}\"")).count(), 3, "{saved}");
+    assert_eq!(place.succeed(&["config", "save", "-"]), saved);
     place.succeed(&["session", "destroy", "cli"]);
     std::fs::write(place.here().join("one.toml"), format!("[[session]]\nname = 'cli'\nmemory = '1M'\nrings = '{volume}'\n"))
         .expect("a file");
-    place.succeed(&["config", "load", "one.toml"]);
+    let input = std::fs::File::open(place.here().join("one.toml")).expect("it is there");
+    let loaded = place.ringtrace(&["config", "load", "-"]).stdin(input).output().expect("it starts");
+    assert!(loaded.status.success() && !place.here().join("-").exists(), "{}", text(&loaded.stderr));
     assert_eq!(sessions(), before);
     program.tell("count 10");
     program.end();
@@ -145,6 +148,26 @@ fn a_directory_for_the_rings_is_given_in_every_way() {
     assert!(message.contains("cannot keep ring buffers in") && message.contains("/dev/null/below"), "{message}");
     program.tell("count 1");
     program.end();
+}
+
+#[test]
+fn a_recording_says_where_a_killed_program_left_its_rings() {
+    let (place, disk) = (Place::new(), disk());
+    for (trace, rings) in [("in-memory", &[][..]), ("on-disk", &["--rings", shown(disk.path())])] {
+        let mut program = Program::start(&place, PROGRAM);
+        let arguments = [&["record", "counted", "-m", "1M", "-o", trace][..], rings].concat();
+        let recording = place.ringtrace(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        eventually("it records", || !place.json(&["session", "show"]).is_empty());
+        program.tell("count 1000");
+        drop(program); // by SIGKILL
+        let ended = recording.wait_with_output().expect("it ends");
+        let (out, err) = (text(&ended.stdout), text(&ended.stderr));
+        assert!(ended.status.code() == Some(3) && out.contains("left its last events in its rings"), "{trace}: {out}{err}");
+        let (_, left) = err.split_once("`ringtrace recover ").expect(&err);
+        let (left, _) = left.split_once('`').expect(&err);
+        eventually("the kernel has closed its files", || place.run(&["recover", left]).status.success());
+        assert!(read_by_both(&place.here().join(trace)).numbers("rings:counted", "number").into_iter().eq(0..1000), "{trace}");
+    }
 }
 
 /// Lets core dumps of a process have its rings, or not.

@@ -33,7 +33,7 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct File {
-    /// The file.
+    /// The file; `-` is standard output, or standard input.
     file: PathBuf,
 
     #[command(flatten)]
@@ -172,6 +172,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     }
 }
 
+fn is_standard(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
 fn save(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failure> {
     let mut processes = target.chosen()?;
     let [process] = &mut processes[..] else {
@@ -185,8 +189,12 @@ fn save(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
         return Err(Failure::Wrong(format!("{name}: no session to save: `ringtrace session create` and `enable` make one")));
     }
     let text = toml::to_string_pretty(&configuration).map_err(|error| Failure::Wrong(error.to_string()))?;
-    fs::write(file, text).map_err(|error| Failure::file(file, error))?;
     let mut out = io::stdout().lock();
+    if is_standard(file) {
+        out.write_all(text.as_bytes())?;
+        return Ok(Outcome::Complete);
+    }
+    fs::write(file, text).map_err(|error| Failure::file(file, error))?;
     let sessions = configuration.session.len();
     if common.json {
         writeln!(out, "{}", json!({ "pid": process.is.pid, "saved": sessions, "file": file }))?;
@@ -198,7 +206,8 @@ fn save(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
 }
 
 fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failure> {
-    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, error))?;
+    let text = if is_standard(file) { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+    let text = text.map_err(|error| Failure::file(file, error))?;
     // The error shows the line and points into it.
     let configuration: Configuration =
         toml::from_str(&text).map_err(|error| Failure::Wrong(format!("{}: {}", file.display(), error.to_string().trim_end())))?;

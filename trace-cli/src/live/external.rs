@@ -31,13 +31,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 impl External {
     pub(super) fn begin(process: &Process, state: &SessionState, output: &Path) -> Result<External, Failure> {
         let wrong = |what: String| Failure::Wrong(format!("{}: {what}", process.name()));
-        let Some(rings) = &state.rings else {
+        let Some(directory) = process.directory(state) else {
             return Err(wrong("the rings have no name, so only the process itself can consume them".to_owned()));
         };
-        // As the process sees them; through a mount, in the directory where it was found.
-        let seen = rings.parent().unwrap_or(rings);
-        let mounted = process.image.path.join(seen.file_name().unwrap_or_default());
-        let directory = if mounted.join("rings").exists() { mounted } else { seen.to_owned() };
         let consumer = Consumer::open(&directory, output, &state.plan).map_err(|error| wrong(chain(&error)))?;
         let (delivered, is_over) = (Arc::<Mutex<Delivered>>::default(), Arc::<AtomicBool>::default());
         let thread = std::thread::spawn({

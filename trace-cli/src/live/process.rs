@@ -1,11 +1,12 @@
 //! A process that answers.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use trace_control::place::Image;
-use trace_control::protocol::{self, Request};
+use trace_control::protocol::{self, Request, SessionState};
 use trace_control::{Client, Error};
 
 use crate::failure::Failure;
@@ -47,6 +48,14 @@ impl Process {
     /// For people: program and number.
     pub(super) fn name(&self) -> String {
         format!("{} ({})", self.is.program, self.is.pid)
+    }
+
+    /// The directory of a session, with rings and journal: as the process sees it or, through a mount, where the process was
+    /// found. `None`: its rings have no name.
+    pub(super) fn directory(&self, session: &SessionState) -> Option<PathBuf> {
+        let seen = session.rings.as_ref()?.parent()?;
+        let mounted = self.image.path.join(seen.file_name()?);
+        Some(if mounted.join("rings").exists() { mounted } else { seen.to_owned() })
     }
 
     /// Its directory again: the process may have ended meanwhile.

@@ -29,8 +29,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         return dead(arguments, common);
     }
     let mut silent = Vec::new();
-    let mut processes = arguments.target.all(|image, error| silent.push((image, error)))?;
-    processes.retain(|process| arguments.target.is_meant(&process.is));
+    let processes = if arguments.target.is_named() {
+        arguments.target.chosen()?
+    } else {
+        arguments.target.all(|image, error| silent.push((image, error)))?
+    };
     let mut out = io::stdout().lock();
     if common.json {
         for process in &processes {

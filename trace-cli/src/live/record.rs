@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use trace_control::Error;
+use trace_control::place::Image;
 use trace_control::protocol::{RefusalKind, Request, SessionName, SessionPlan, SessionState, Status};
 use trace_control::units;
 
@@ -27,7 +28,8 @@ use crate::failure::{self, Failure};
 /// Records events of running processes into a trace, until it is interrupted.
 ///
 /// Recording ends with Ctrl-C, after --for or --size, when every process has ended, and when this command is killed. The trace
-/// is complete then.
+/// is complete then, unless a process was killed: its last events lie in its rings, from where `ringtrace recover` adds them.
+/// With --external it is complete even so, unless this command is killed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Rules of what to record, such as 'storage:* level info'; several are separated by `;` or given as several arguments.
@@ -67,13 +69,22 @@ pub(super) struct Recorded {
     pub(super) process: Process,
     pub(super) output: PathBuf,
     pub(super) state: SessionState,
-    /// `false` when it has ended.
-    is_alive: bool,
+    /// What ended it before this command did.
+    end: Option<End>,
     /// Consumes its rings here.
     external: Option<External>,
     is_external: bool,
     /// How many of its warnings were told when it began.
     told: usize,
+}
+
+/// What ends a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The process has ended.
+    Process,
+    /// Somebody destroyed the session.
+    Session,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
@@ -89,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let mut family = arguments.options.follow.then(|| Family::of(own, &recorded));
     let begun = Instant::now();
     let progress = progress(common);
-    while !interrupted.load(Ordering::Relaxed) && recorded.iter().any(|r| r.is_alive) {
+    while !interrupted.load(Ordering::Relaxed) && recorded.iter().any(|r| r.end.is_none()) {
         let left = arguments.time.map_or(LOOK, |time| time.saturating_sub(begun.elapsed()).min(LOOK));
         if left.is_zero() {
             break;
@@ -160,12 +171,17 @@ impl Recorded {
         let is_external = state.external;
         let external = is_external.then(|| External::begin(&process, &state, &output)).transpose()?;
         let told = state.warnings.len();
-        Ok(Recorded { process, output, state, is_alive: true, external, is_external, told })
+        Ok(Recorded { process, output, state, end: None, external, is_external, told })
+    }
+
+    /// Where its rings lie, if they were left.
+    fn left(&self) -> Option<PathBuf> {
+        self.process.directory(&self.state).filter(|directory| directory.join("rings").exists())
     }
 
     /// Looks how far it is.
     fn look(&mut self) {
-        if !self.is_alive {
+        if self.end.is_some() {
             return;
         }
         match self.process.ask::<Status>(&Request::Status) {
@@ -176,10 +192,10 @@ impl Recorded {
                         external.tell(&mut self.state);
                     }
                 }
-                None => self.is_alive = false, // somebody destroyed it
+                None => self.end = Some(End::Session),
             },
             // It may be stopped for a while, by a debugger for instance.
-            Err(error) => self.is_alive = !Process::has_ended(&error),
+            Err(error) => self.end = Process::has_ended(&error).then_some(End::Process),
         }
     }
 }
@@ -201,24 +217,28 @@ fn summary(recorded: &[Recorded], time: Duration) -> String {
 /// Ends a recording whose rings are consumed here.
 fn end_external(one: &mut Recorded, external: External, outcome: Outcome) -> Outcome {
     let name = SessionName { session: one.state.name.clone() };
-    if one.is_alive {
+    if one.end.is_none() {
         match one.process.ask(&Request::Stop(name.clone())) {
             Ok(state) => one.state = state,
-            Err(error) if Process::has_ended(&error) => one.is_alive = false,
+            Err(error) if is_no_session(&error) => one.end = Some(End::Session),
+            Err(error) if Process::has_ended(&error) => one.end = Some(End::Process),
             Err(error) => failure::warning(format_args!("{}", one.process.failure(error))),
         }
     }
     let directory = external.directory.clone();
     match external.end(&mut one.state) {
-        Ok(()) if one.is_alive => {
+        Ok(()) if one.end.is_none() => {
             // Everything is delivered: the rings go.
             let _ = one.process.ask::<SessionState>(&Request::Destroy(name));
             outcome
         }
         Ok(()) => {
             let _ = std::fs::remove_dir_all(&directory);
-            if !one.process.image.remove_if_empty() {
-                let _ = std::fs::remove_dir(&one.process.image.path);
+            // The second is another one where the rings lie apart from the socket.
+            for image in [Some(one.process.image.clone()), Image::of_session(&directory)].into_iter().flatten() {
+                if !image.remove_if_empty() {
+                    let _ = std::fs::remove_dir(&image.path);
+                }
             }
             outcome
         }
@@ -229,22 +249,24 @@ fn end_external(one: &mut Recorded, external: External, outcome: Outcome) -> Out
     }
 }
 
+fn is_no_session(error: &Error) -> bool {
+    matches!(error, Error::Refused(refusal) if refusal.kind == RefusalKind::NoSession)
+}
+
 fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::Complete;
     let mut out = io::stdout().lock();
     for mut one in recorded {
-        let mut note = "";
         if let Some(external) = one.external.take() {
             outcome = end_external(&mut one, external, outcome);
-        } else if one.is_alive {
+        } else if one.end.is_none() {
             match one.process.ask(&Request::Destroy(SessionName { session: one.state.name.clone() })) {
                 Ok(state) => one.state = state,
-                Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::NoSession => {}
-                Err(error) if Process::has_ended(&error) => one.is_alive = false,
+                Err(error) if is_no_session(&error) => one.end = Some(End::Session),
+                Err(error) if Process::has_ended(&error) => one.end = Some(End::Process),
                 Err(error) => {
                     failure::error(format_args!("{}", one.process.failure(error)));
-                    let rings = one.process.image.path.join(&one.state.name);
-                    if rings.exists() {
+                    if let Some(rings) = one.left() {
                         let rings = rings.display();
                         failure::note(format_args!(
                             "what could not be written is kept: `ringtrace recover {rings}` when there is room"
@@ -254,20 +276,28 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
                 }
             }
         }
-        if !one.is_alive && one.is_external {
-            note = "; the process has ended, and this is all that it committed";
-        } else if !one.is_alive {
-            note = if one.process.image.sessions().contains(&one.state.name) {
-                outcome = Outcome::Partial;
-                "; the process was killed: `ringtrace ps --dead` shows the rings with the last events"
-            } else {
-                "; the process has ended, so there may be more in the trace"
-            };
-        }
+        let left = if one.end == Some(End::Process) && !one.is_external { one.left() } else { None };
+        let note = match (one.end, one.is_external) {
+            (None, _) => "",
+            (Some(End::Process), true) => "; the process has ended, and this is all that it committed",
+            (Some(End::Session), true) => "; another command ended the session, and this is all of it",
+            (Some(End::Session), false) => "; another command ended the session, so there may be more in the trace",
+            (Some(End::Process), false) if left.is_some() => "; the process has ended and left its last events in its rings",
+            (Some(End::Process), false) if one.state.rings.is_none() => {
+                "; the process has ended: if it was killed, its last events are lost, since its rings had no name"
+            }
+            (Some(End::Process), false) => "; the process has ended, so there may be more in the trace",
+        };
         if common.json {
-            writeln!(out, "{}", json!({ "pid": one.process.is.pid, "ended": !one.is_alive, "recorded": one.state }))?;
+            let ended = one.end == Some(End::Process);
+            writeln!(out, "{}", json!({ "pid": one.process.is.pid, "ended": ended, "left": left, "recorded": one.state }))?;
         } else {
             writeln!(out, "{}: {} in {}{note}", one.process.name(), Count(&one.state), one.output.display())?;
+        }
+        if let Some(left) = left {
+            outcome = Outcome::Partial;
+            let (name, left) = (one.process.name(), left.display());
+            failure::warning(format_args!("{name}: the trace is not complete: `ringtrace recover {left}` adds the rest"));
         }
         for warning in one.state.warnings.iter().skip(one.told) {
             failure::warning(format_args!("{}: {warning}", one.process.name()));

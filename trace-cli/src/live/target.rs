@@ -30,8 +30,13 @@ pub(super) struct Target {
 
 impl Target {
     /// Whether processes were named.
+    pub(super) fn is_named(&self) -> bool {
+        !self.process.is_empty()
+    }
+
+    /// Whether it is said where to look.
     pub(super) fn is_given(&self) -> bool {
-        !self.process.is_empty() || self.dir.is_some()
+        self.is_named() || self.dir.is_some()
     }
 
     /// Returns every process image there is, alive or not.
@@ -72,11 +77,6 @@ impl Target {
         Ok(processes)
     }
 
-    /// Whether a process is meant; where none is named, all are.
-    pub(super) fn is_meant(&self, is: &protocol::Process) -> bool {
-        self.process.is_empty() || self.process.iter().any(|wanted| names(wanted, is))
-    }
-
     /// Returns the processes that are meant: at least one.
     pub(super) fn chosen(&self) -> Result<Vec<Process>, Failure> {
         let mut silent = Vec::new();
@@ -101,7 +101,7 @@ impl Target {
                 return Err(Failure::NoProcess(missing(wanted, &all, &silent)));
             }
         }
-        all.retain(|process| self.is_meant(&process.is));
+        all.retain(|process| self.process.iter().any(|wanted| names(wanted, &process.is)));
         Ok(all)
     }
 
