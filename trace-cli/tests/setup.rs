@@ -119,6 +119,15 @@ fn run_records_a_program_from_its_start() {
     assert!(second.contains("a trace; its name-"), "{said}");
     assert_eq!(read_by_both(second.as_ref()).events(), 3);
 
+    // The rules of a file, and further parts behind it.
+    std::fs::write(place.here().join("rules"), "# of a file\nsetup:*\n").expect("a file");
+    let (code, said) = run(&place, &["@rules; overwrite", "!setup:fragile; !setup:detailed", "-o", "of a file"]);
+    assert!(code == 0 && said.contains("3 events"), "{said}");
+    // What is shown is what was written.
+    let (_, said) = run(&place, &["setup:counted if (number > 1"]);
+    assert!(said.contains("\n  setup:counted if (number > 1\n") && !said.contains("output"), "{said}");
+    let (_, said) = run(&place, &["@rules", "counted level", "-m", "4M"]);
+    assert!(said.contains("\n  counted level\n               ^\n"), "{said}");
     let (code, said) = run(&place, &["counted", "--print", "--context", "none"]);
     assert!(code == 0 && said.matches("setup:counted").count() == 3, "{said}");
     let (code, said) = run(&place, &["cuonted"]);
@@ -199,6 +208,9 @@ fn the_environment_is_read_once_and_its_mistakes_are_shown() {
         ("counted; memroy 4M", &["did you mean `memory`?", "\n  counted; memroy 4M\n           ^\n"]),
         ("counted; memory 4K", &["too small", "\n  counted; memory 4K\n           ^\n"]),
         ("counted; output /proc/x/y", &["/proc/x/y", "\n  counted; output /proc/x/y\n           ^\n"]),
+        ("setup:counted; setup:count", &["no probe is called `setup:count`", "\n                 ^\n"]),
+        ("counted; memory 4M; memory 8M", &["`memory` was given before", "\n                      ^\n"]),
+        ("@rules; counted lvel info", &["found `lvel`", "\n  @rules; counted lvel info\n                  ^\n"]),
         ("counted lvel info", &["found `lvel`", "\n  counted lvel info\n          ^\n"]),
     ] {
         let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));

@@ -129,6 +129,9 @@ pub(crate) fn has_suffix(name: &str, suffix: &str) -> bool {
 pub(crate) fn distance(a: &str, b: &str, most: usize) -> usize {
     use alloc::vec::Vec;
     let b: Vec<char> = b.chars().collect();
+    if a.chars().count().abs_diff(b.len()) > most {
+        return most + 1;
+    }
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, ca) in a.chars().enumerate() {
         let mut diagonal = row[0];

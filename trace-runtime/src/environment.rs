@@ -1,8 +1,8 @@
 //! What the environment variable `RINGTRACE` says.
 //!
 //! ```text
-//! text    = "off" | "0" | "@" PATH | part { ";" part }
-//! part    = RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
+//! text    = "off" | "0" | part { ";" part }
+//! part    = "@" PATH | RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
 //!         | "rings" PATH
 //!         | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
 //!         | "format" ( "ctf1.8" | "ctf2" )
@@ -10,14 +10,17 @@
 //! ```
 //!
 //! `1` stands for the rule `*`, and so does a text without a rule. A line end is as good as `;`, but not between the parentheses of
-//! an expression. In a file, `#` begins a comment.
+//! an expression. `@` stands for what a file says, in its place; in a file, `#` begins a comment, and `@` is nothing special.
 
 use crate::builder::{Builder, Clock, Output};
 use crate::context::Context;
 use crate::error::{Chain, Error, Place};
 use crate::occasion::Occasion;
 use crate::session::Session;
+use rustix::fs::{Mode, OFlags};
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use trace_control::units;
 use trace_filter::Excerpt;
@@ -47,6 +50,9 @@ const OPTIONS: [&str; 15] = [
     "quota",
 ];
 
+/// Those that have one value.
+const ONCE: [&str; 9] = ["memory", "sub-buffer", "rings", "output", "session", "context", "clock", "format", "quota"];
+
 /// What is wanted.
 #[derive(Debug)]
 pub(crate) enum Wish {
@@ -62,26 +68,41 @@ pub(crate) struct Plan {
     pub(crate) builder: Builder,
     /// Whether it is printed, so that there is no trace to announce.
     pub(crate) is_printed: bool,
-    pub(crate) source: Source,
-    /// First words of the parts that are no rules, and the number of characters before each.
-    options: Vec<(String, usize)>,
+    sources: Vec<Source>,
+    /// In their order; the builder has each rule and trigger by itself.
+    parts: Vec<Part>,
 }
 
-/// A text with what is needed to point into it.
+/// A text that was written in one place.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+struct Source {
     text: String,
+    /// `None`: the variable.
     file: Option<PathBuf>,
 }
 
-/// What is wrong with the text, and where: the number of characters before.
+/// Place in a source: which one, and the number of characters before.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    source: usize,
+    at: usize,
+}
+
+/// A part of a text, as one line without comments and spaces around it, otherwise character for character; it is not empty.
+#[derive(Debug)]
+struct Part {
+    words: String,
+    spot: Spot,
+}
+
+/// What is wrong with the text, and where.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     problem: String,
     /// What to do about it; may be empty.
     remedy: String,
-    at: Option<usize>,
-    source: Source,
+    /// Characters before the place.
+    place: Option<(Source, usize)>,
 }
 
 /// Whether the text says that nothing is to be traced.
@@ -94,26 +115,44 @@ pub(crate) fn read(text: &str) -> Result<Option<Wish>, Trouble> {
     if is_off(text) {
         return Ok(Some(Wish::Off));
     }
-    let source = match text.trim().strip_prefix('@') {
-        Some(path) => from_file(Path::new(path)).map_err(|error| Trouble {
+    let mut sources = vec![Source { text: text.to_owned(), file: None }];
+    let mut parts = Vec::new();
+    for part in divided(&sources, 0) {
+        let Some(path) = part.words.strip_prefix('@') else {
+            parts.push(part);
+            continue;
+        };
+        let path = unquoted(path);
+        let file = from_file(Path::new(path)).map_err(|error| Trouble {
             problem: format!("cannot read {path}: {error}"),
             remedy: String::new(),
-            at: text.find('@'),
-            source: Source { text: text.to_owned(), file: None },
-        })?,
-        None => Source { text: text.to_owned(), file: None },
-    };
-    if source.text.trim().is_empty() {
+            place: Some((sources[0].clone(), part.spot.at)),
+        })?;
+        sources.push(file);
+        parts.extend(divided(&sources, sources.len() - 1));
+    }
+    if parts.is_empty() {
         return Ok(None);
     }
-    plan(source).map(|plan| Some(Wish::Begin(Box::new(plan))))
+    plan(sources, parts).map(|plan| Some(Wish::Begin(Box::new(plan))))
 }
 
-fn from_file(path: &Path) -> std::io::Result<Source> {
-    if std::fs::metadata(path)?.len() > LARGEST_FILE {
-        return Err(std::io::ErrorKind::FileTooLarge.into());
+/// Reads a file without waiting for anybody, and no more of it than is allowed.
+fn from_file(path: &Path) -> io::Result<Source> {
+    let file = File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
     }
-    Ok(Source { text: std::fs::read_to_string(path)?, file: Some(path.to_owned()) })
+    let mut text = String::new();
+    if file.take(LARGEST_FILE + 1).read_to_string(&mut text)? as u64 > LARGEST_FILE {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it has more than 1 MiB"));
+    }
+    Ok(Source { text, file: Some(path.to_owned()) })
+}
+
+/// What stands between quotes, or anything else as it is.
+fn unquoted(value: &str) -> &str {
+    value.trim_matches(['"', '\''])
 }
 
 /// Where a text is quoted: by `'…'`, by backquotes, or by `"…"`, in which `\"` ends nothing.
@@ -139,24 +178,28 @@ impl Quotes {
     }
 }
 
-/// The parts with where they begin, in characters, each as one line without comments, character for character. What is quoted is
-/// not divided, nor what stands between parentheses behind `if`.
-fn parts(source: &Source) -> Vec<(usize, String)> {
+/// The parts of a source. What is quoted is not divided, nor what stands between parentheses behind `if`.
+fn divided(sources: &[Source], source: usize) -> Vec<Part> {
+    let Source { text, file } = &sources[source];
     let mut parts = vec![(0, String::new())];
-    let (mut is_comment, mut quotes, mut open) = (false, Quotes::default(), 0_u32);
-    for (at, c) in source.text.chars().enumerate() {
+    let (mut is_comment, mut quotes, mut open, mut is_condition) = (false, Quotes::default(), 0_u32, false);
+    for (at, c) in text.chars().enumerate() {
         let Some((_, part)) = parts.last_mut() else { break };
         if c == '\n' {
             (is_comment, quotes) = (false, Quotes::default());
         } else if !is_comment && !quotes.is_inside() {
+            if c.is_whitespace() || c == '(' {
+                is_condition |= part.strip_suffix("if").is_some_and(|f| f.is_empty() || f.ends_with(char::is_whitespace));
+            }
             match c {
-                '#' if source.file.is_some() => is_comment = true,
-                '(' if part.split_whitespace().any(|word| word == "if") => open += 1,
+                '#' if file.is_some() => is_comment = true,
+                '(' if is_condition => open += 1,
                 ')' => open = open.saturating_sub(1),
                 _ => {}
             }
         }
         if open == 0 && (c == '\n' || c == ';' && !is_comment && !quotes.is_inside()) {
+            is_condition = false;
             parts.push((at + 1, String::new()));
             continue;
         }
@@ -165,93 +208,90 @@ fn parts(source: &Source) -> Vec<(usize, String)> {
         }
         part.push(if is_comment || c == '\n' { ' ' } else { c });
     }
-    parts
+    let is_full = |(_, part): &(usize, String)| !part.trim().is_empty();
+    let parts = parts.into_iter().filter(is_full).map(|(begin, part)| {
+        let at = begin + part.chars().take_while(|c| c.is_whitespace()).count();
+        Part { words: part.trim().to_owned(), spot: Spot { source, at } }
+    });
+    parts.collect()
 }
 
-fn plan(source: Source) -> Result<Plan, Trouble> {
-    let mut options = Vec::new();
+fn plan(sources: Vec<Source>, parts: Vec<Part>) -> Result<Plan, Trouble> {
     let mut builder = Session::builder(SESSION_NAME).for_agent();
     let mut is_printed = false;
-    let mut rules: Vec<char> = Vec::new();
     let mut everything = true;
-    for (begin, part) in parts(&source) {
-        if begin > 0 {
-            rules.push(';');
-        }
-        let words = part.trim();
-        let (word, value) = words.split_once(char::is_whitespace).map_or((words, ""), |(word, value)| (word, value.trim()));
+    for (index, part) in parts.iter().enumerate() {
+        let words = part.words.as_str();
+        let (word, value) = part.split();
         let wrong = |problem: String, what: &str| {
             // A piece of it.
-            let skipped = what.as_ptr().addr().wrapping_sub(part.as_ptr().addr());
-            let skipped = part.get(..skipped).map_or(0, |front| front.chars().count());
-            Trouble { problem, remedy: String::new(), at: Some(begin + skipped), source: source.clone() }
+            let skipped = what.as_ptr().addr().wrapping_sub(words.as_ptr().addr());
+            let skipped = words.get(..skipped).map_or(0, |front| front.chars().count());
+            let place = Some((sources[part.spot.source].clone(), part.spot.at + skipped));
+            Trouble { problem, remedy: String::new(), place }
         };
-        let alone = |made: Builder| match value {
-            "" => Ok(made),
+        let again = || {
+            let hint = if word == "output" { "; `ringtrace run` gives it always, as its --output says" } else { "" };
+            wrong(format!("`{word}` was given before, and each option stands once{hint}"), word)
+        };
+        if ONCE.contains(&word) && parts[..index].iter().any(|part| part.split().0 == word) {
+            return Err(again());
+        }
+        let alone = || match value {
+            "" => Ok(()),
             _ => Err(wrong(format!("nothing follows `{word}`; parts are separated by `;`"), value)),
         };
         let needed = |example: &str| match value {
             "" => Err(wrong(format!("`{word}` needs a value, such as `{word} {example}`"), word)),
-            _ => Ok(value.trim_matches(['"', '\''])),
+            _ => Ok(unquoted(value)),
         };
-        let is_rule = match word {
-            "1" if value.is_empty() => false,
-            "" => false,
+        match word {
+            "1" if value.is_empty() => {}
             "print" => {
-                (is_printed, builder) = (true, alone(builder.clone().print())?);
-                false
+                alone()?;
+                (is_printed, builder) = (true, builder.print());
             }
             "overwrite" => {
-                builder = alone(builder.clone().overwrite())?;
-                false
+                alone()?;
+                builder = builder.overwrite();
             }
             "when" | "keep" if !value.is_empty() => {
-                // In its place, so that positions are those of the text.
-                builder = builder.trigger(&format!("{}{part}", " ".repeat(begin)));
-                false
+                builder = builder.trigger(words);
             }
             "sensitive" => {
-                builder = alone(builder.clone().sensitive())?;
-                false
+                alone()?;
+                builder = builder.sensitive();
             }
             "follow" => {
-                builder = alone(builder.clone().follow())?;
-                false
+                alone()?;
+                builder = builder.follow();
             }
             "memory" => {
                 builder = builder.memory(units::size(needed("64M")?).map_err(|problem| wrong(problem, value))?);
-                false
             }
             "sub-buffer" => {
                 let bytes = units::size(needed("1M")?).map_err(|problem| wrong(problem, value))?;
                 builder = builder.sub_buffer(u32::try_from(bytes).unwrap_or(u32::MAX));
-                false
             }
             "rings" => {
                 builder = builder.rings(needed("/var/lib/rings")?);
-                false
             }
             "output" => {
                 builder = builder.output(free(needed("trace.ringtrace")?));
-                false
             }
             "session" => {
                 builder.name = needed(SESSION_NAME)?.to_owned();
-                false
             }
             "context" => {
                 let names = needed("vtid,cpu")?.split([',', ' ']).map(str::trim).filter(|n| !n.is_empty());
                 builder = builder.context(Context::named(names).map_err(|problem| wrong(problem, value))?);
-                false
             }
             "clock" => {
                 builder = builder.clock(Clock::named(needed("ordered")?).map_err(|problem| wrong(problem, value))?);
-                false
             }
             "format" => {
                 let format = needed("ctf2")?.parse().map_err(|problem: trace_ctf::Error| wrong(problem.to_string(), value))?;
                 builder = builder.format(format);
-                false
             }
             "snapshot" => {
                 let words: Vec<&str> = needed("on SIGUSR2")?.split_whitespace().collect();
@@ -259,20 +299,19 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
                     return Err(wrong("write `snapshot on SIGUSR2` or `snapshot on panic`".to_owned(), value));
                 };
                 builder = builder.save_on(Occasion::named(name).map_err(|problem| wrong(problem, name))?);
-                false
             }
             "rotate" => {
                 let every = needed("256M")?;
                 builder = match (units::duration(every), units::size(every)) {
+                    (Ok(_), _) if builder.rotation.time.is_some() => return Err(again()),
+                    (Err(_), Ok(_)) if builder.rotation.size.is_some() => return Err(again()),
                     (Ok(time), _) => builder.rotate_time(time),
                     (_, Ok(bytes)) => builder.rotate_size(bytes),
                     (_, Err(problem)) => return Err(wrong(format!("{problem}; or a time, such as 10min"), value)),
                 };
-                false
             }
             "quota" => {
                 builder = builder.quota(units::size(needed("10G")?).map_err(|problem| wrong(problem, value))?);
-                false
             }
             _ => {
                 let next = value.split_whitespace().next().unwrap_or("1");
@@ -280,29 +319,36 @@ fn plan(source: Source) -> Result<Plan, Trouble> {
                 if next != "1" && !meant.is_empty() && near(next, &["level", "max", "for", "if"]).is_empty() {
                     return Err(wrong(format!("no option is called `{word}`; did you mean `{}`?", meant.join("`, `")), word));
                 }
-                true
+                builder = builder.enable(words);
+                everything = false;
             }
-        };
-        if !is_rule {
-            options.push((word.to_owned(), begin + part.chars().take_while(|c| c.is_whitespace()).count()));
         }
-        // What is no rule leaves its place empty, so that positions are those of the text.
-        rules.extend(part.chars().map(|c| if is_rule { c } else { ' ' }));
-        everything &= !is_rule;
     }
-    let at = |name: &str| options.iter().rev().find(|(option, _)| option == name).map(|(_, at)| *at);
-    let trouble = |problem: &str, at| Trouble { problem: problem.to_owned(), remedy: String::new(), at, source: source.clone() };
-    if let (Some(_), Some(output)) = (at("print"), at("output")) {
-        return Err(trouble("a session prints, or writes a trace: `print` or `output`", Some(output)));
+    if everything {
+        builder = builder.enable("*");
     }
-    if builder.rotation.quota.is_some() && !builder.rotation.is_wanted() {
-        return Err(trouble(
-            "`quota` needs `rotate`: it removes the oldest of the traces that the recording is cut into",
-            at("quota"),
-        ));
+    let plan = Plan { builder, is_printed, sources, parts };
+    if let (Some(_), Some(output)) = (plan.given("print"), plan.given("output")) {
+        return Err(plan.pointing("a session prints, or writes a trace: `print` or `output`".to_owned(), "", Some(output)));
     }
-    let rules: String = rules.into_iter().collect();
-    Ok(Plan { builder: builder.enable(if everything { "*" } else { &rules }), is_printed, source, options })
+    let rotation = &plan.builder.rotation;
+    if rotation.quota.is_some() && !rotation.is_wanted() {
+        let problem = "`quota` needs `rotate`: it removes the oldest of the traces that the recording is cut into";
+        return Err(plan.pointing(problem.to_owned(), "", plan.given("quota")));
+    }
+    Ok(plan)
+}
+
+impl Part {
+    /// The first word, and what follows.
+    fn split(&self) -> (&str, &str) {
+        self.words.split_once(char::is_whitespace).map_or((&self.words, ""), |(word, value)| (word, value.trim()))
+    }
+
+    /// Place behind so many of its characters.
+    fn behind(&self, characters: usize) -> Spot {
+        Spot { at: self.spot.at + characters, ..self.spot }
+    }
 }
 
 /// A directory that is not taken: programs that are started by the traced one have the same environment.
@@ -320,24 +366,53 @@ impl Plan {
     /// What to say of an error that the session had with this text.
     pub(crate) fn trouble(&self, error: &Error) -> Trouble {
         let whole = || Chain(error).to_string();
-        let (problem, remedy, at) = match error.place() {
-            Some(Place::At { problem, remedy, at }) => (problem.to_owned(), remedy.to_owned(), Some(at)),
+        match error.place() {
+            // Of parts that are the same, the first is refused.
+            Some(Place::At { problem, remedy, text, at }) => {
+                let part = self.parts.iter().find(|part| part.words == text);
+                self.pointing(problem.to_owned(), remedy, part.map(|part| part.behind(at)))
+            }
             Some(Place::Name(name)) => {
                 let meant = if name.contains([':', '*']) { Vec::new() } else { near(name, &OPTIONS) };
                 let remedy =
                     if meant.is_empty() { String::new() } else { format!("there is an option `{}`", meant.join("`, `")) };
-                (whole(), remedy, self.source.text.find(name).map(|bytes| self.source.text[..bytes].chars().count()))
+                self.pointing(whole(), &remedy, self.named(name))
             }
-            Some(Place::Option(option)) => (whole(), String::new(), self.given(option)),
-            Some(Place::Path(path)) => (whole(), String::new(), self.option_of(path).and_then(|option| self.given(option))),
-            None => (whole(), String::new(), None),
-        };
-        Trouble { problem, remedy, at, source: self.source.clone() }
+            Some(Place::Option(option)) => self.pointing(whole(), "", self.given(option)),
+            Some(Place::Path(path)) => self.pointing(whole(), "", self.option_of(path).and_then(|option| self.given(option))),
+            None => self.pointing(whole(), "", None),
+        }
     }
 
-    /// The number of characters before an option; the last one counts.
-    fn given(&self, option: &str) -> Option<usize> {
-        self.options.iter().rev().find(|(name, _)| name == option).map(|(_, at)| *at)
+    fn pointing(&self, problem: String, remedy: &str, spot: Option<Spot>) -> Trouble {
+        let place = spot.map(|spot| (self.sources[spot.source].clone(), spot.at));
+        Trouble { problem, remedy: remedy.to_owned(), place }
+    }
+
+    /// Where a rule has this name; otherwise where a trigger has it, which the session takes when it has its rules.
+    fn named(&self, name: &str) -> Option<Spot> {
+        let of_rule = self.parts.iter().find_map(|part| {
+            let word = part.split().0;
+            let glob = word.trim_start_matches('!');
+            (glob == name).then(|| part.behind(word.len() - glob.len()))
+        });
+        let is_trigger = |part: &&Part| matches!(part.split().0, "when" | "keep");
+        let of_trigger = || {
+            self.parts.iter().filter(is_trigger).find_map(|part| {
+                let is_part_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+                let is_whole = |at: &usize| {
+                    !part.words[..*at].ends_with(is_part_of_name) && !part.words[at + name.len()..].starts_with(is_part_of_name)
+                };
+                let at = part.words.match_indices(name).map(|(at, _)| at).find(is_whole)?;
+                Some(part.behind(part.words[..at].chars().count()))
+            })
+        };
+        of_rule.or_else(of_trigger)
+    }
+
+    /// Where an option is given.
+    fn given(&self, option: &str) -> Option<Spot> {
+        self.parts.iter().rev().find(|part| part.split().0 == option).map(|part| part.spot)
     }
 
     /// The option that names a file or directory, or one above it.
@@ -355,23 +430,36 @@ impl Plan {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = &self.source.text;
-        let before: String = text.chars().take(self.at.unwrap_or(0)).collect();
+        let Some((Source { text, file }, at)) = &self.place else { return write!(f, "{}", Cut(&self.problem)) };
+        let before: String = text.chars().take(*at).collect();
         let number = before.matches('\n').count();
-        match &self.source.file {
-            Some(file) if self.at.is_some() => write!(f, "{}:{}: {}", file.display(), number + 1, self.problem)?,
-            Some(file) => write!(f, "{}: {}", file.display(), self.problem)?,
-            None => f.write_str(&self.problem)?,
+        if let Some(file) = file {
+            write!(f, "{}:{}: ", file.display(), number + 1)?;
         }
-        if self.at.is_some() {
-            let line = text.split('\n').nth(number).unwrap_or_default();
-            let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-            write!(f, "\n{}", Excerpt { line, before: column, marked: 1 })?;
-        }
+        let line = text.split('\n').nth(number).unwrap_or_default();
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+        write!(f, "{}\n{}", Cut(&self.problem), Excerpt { line, before: column, marked: 1 })?;
         if !self.remedy.is_empty() {
             write!(f, "\n  {}", self.remedy)?;
         }
         Ok(())
+    }
+}
+
+/// A message, of which the middle is left out where it quotes something very long.
+pub(crate) struct Cut<'m>(pub(crate) &'m str);
+
+impl fmt::Display for Cut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LONGEST: usize = 1000;
+        const KEPT: usize = 240;
+        if self.0.len() <= LONGEST {
+            return f.write_str(self.0);
+        }
+        let end = |(at, c): (usize, char)| at + c.len_utf8();
+        let front = self.0.char_indices().nth(KEPT - 1).map_or(0, end);
+        let back = self.0.char_indices().rev().nth(KEPT - 1).map_or(self.0.len(), |(at, _)| at);
+        write!(f, "{} … {}", &self.0[..front], &self.0[back..])
     }
 }
 
@@ -442,13 +530,16 @@ mod tests {
             ("overwrite overwrite", 10, "nothing follows `overwrite`"),
             ("a:*; quota 10G", 5, "`quota` needs `rotate`"),
             ("print; a:*; output x", 12, "prints, or writes a trace"),
+            ("memory 64M; a:*; memory 32M", 17, "`memory` was given before"),
+            ("output a; output b", 10, "`output` was given before"),
+            ("rotate 1M; rotate 1min; rotate 2M", 24, "`rotate` was given before"),
         ] {
             let message = read(text).expect_err(text).to_string();
             assert!(message.contains(words), "{message}");
             assert_eq!(message.lines().last().map(|l| l.chars().count() - 1 - 2), Some(place), "{message}");
         }
         let plan = begun("memory 1M; é:*; b lvel info");
-        let error = crate::rule::Rule::parse_all(&plan.builder.rules[0], false).expect_err("it is wrong");
+        let error = crate::rule::Rule::parse_all(&plan.builder.rules[1], false).expect_err("it is wrong");
         let message = plan.trouble(&error).to_string();
         assert!(message.contains("found `lvel`") && message.contains("\n  memory 1M; é:*; b lvel info\n"), "{message}");
         assert_eq!(message.lines().nth(2).map(|l| l.chars().count() - 1 - 2), Some(18), "{message}");
@@ -488,9 +579,9 @@ mod tests {
         std::fs::write(&path, lines).expect("a file");
         let plan = begun(&format!("@{}", path.display()));
         assert_eq!(plan.builder.memory, 8 << 20);
-        let joined = plan.builder.rules.join("\n");
-        let found: Vec<&str> = joined.split(';').map(str::trim).filter(|rule| !rule.is_empty()).collect();
-        assert_eq!(found[0].split_whitespace().collect::<Vec<_>>().join(" "), "a:b if (x == 1 || y == \"(", "{joined}");
+        let found = &plan.builder.rules;
+        assert_eq!(found[0].split_whitespace().collect::<Vec<_>>().join(" "), "a:b if (x == 1 || y == \"(;\")", "{found:?}");
+        assert!(found.len() == 2 && found[1].starts_with("c:* if z in (1"), "{found:?}");
         assert!(matches!(&plan.builder.output, Output::Directory(path) if path == Path::new("a(b")));
         std::fs::write(&path, "storage:*\n# x\n  memory 8 megs\n").expect("a file");
         let message = read(&format!("@{}", path.display())).expect_err("it is wrong").to_string();
@@ -498,6 +589,78 @@ mod tests {
             message.contains("rules:3: `8 megs` is no size") && message.ends_with("\n    memory 8 megs\n           ^"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_file_stands_among_other_parts() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a;b");
+        std::fs::write(&path, "one:*; overwrite\ntwo:* if (x == 1\n").expect("a file");
+        let path = path.display();
+        let plan = begun(&format!("zero; memory 8M\n@'{path}'; three\n@\"{path}\""));
+        let found: Vec<&str> = plan.builder.rules.iter().map(|rule| rule.trim()).collect();
+        let open = "two:* if (x == 1";
+        assert_eq!(found, ["zero", "one:*", open, "three", "one:*", open]);
+        assert!(plan.builder.overwrite && plan.builder.memory == 8 << 20);
+
+        std::fs::write(directory.path().join("rules"), "# é\n  one:*\n\nlost:name\n").expect("a file");
+        let path = directory.path().join("rules");
+        let text = format!("é:*; @{}; other:name", path.display());
+        let unknown = |name: &str| Kind::UnknownName { name: name.to_owned(), near: Vec::new(), unprobed: None }.into();
+        let message = begun(&text).trouble(&unknown("lost:name")).to_string();
+        assert!(message.contains("/rules:4: no probe") && message.ends_with("\n  lost:name\n  ^"), "{message}");
+        let message = begun(&text).trouble(&unknown("other:name")).to_string();
+        assert!(message.starts_with("no probe") && message.contains(&format!("\n  {text}\n  ")), "{message}");
+        let column = text.chars().count() - "other:name".len();
+        assert_eq!(message.lines().nth(2), Some(&*format!("  {}^", " ".repeat(column))));
+        let message = read(&format!("a; @{}; memory lots", path.display())).expect_err("it is wrong").to_string();
+        assert!(message.starts_with("`lots` is no size") && message.contains("; memory lots\n"), "{message}");
+    }
+
+    #[test]
+    fn a_name_is_pointed_at_where_it_is_a_name() {
+        for (text, name, pointer) in [
+            ("app:tick; app:ti", "app:ti", "\n            ^"),
+            ("app:tick\n !app:ti", "app:ti", "\n    ^"),
+            ("é:tick; overwrite; when é:tick if x > 1 then notify; when é:ti then stop", "é:ti", "\n@^"),
+        ] {
+            let error = Kind::UnknownName { name: name.to_owned(), near: Vec::new(), unprobed: None }.into();
+            let message = begun(text).trouble(&error).to_string();
+            let pointer = pointer
+                .replace('@', &" ".repeat(2 + "é:tick; overwrite; when é:tick if x > 1 then notify; when ".chars().count()));
+            assert!(message.ends_with(&pointer), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_rules_is_refused_at_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let fifo = directory.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+        for path in [Path::new("/dev/zero"), &fifo, directory.path()] {
+            let message = read(&format!("@{}", path.display())).expect_err("it is no file").to_string();
+            assert!(message.contains("it is no regular file"), "{message}");
+        }
+        let path = directory.path().join("large");
+        let large = |c: char, len: usize| std::fs::write(&path, c.to_string().repeat(len)).expect("a file");
+        let text = format!("@{}", path.display());
+        large(' ', (1 << 20) + 1);
+        let message = read(&text).expect_err("it is too large").to_string();
+        assert!(message.contains("it has more than 1 MiB"), "{message}");
+        large(' ', 1 << 20);
+        assert!(read(&text).is_ok_and(|wish| wish.is_none()));
+        // Of what is very long, little is said. It would take hours if it were looked through once for each character.
+        large('(', 1 << 20);
+        let refused = crate::rule::Rule::parse_all(&begun(&text).builder.rules[0], false).expect_err("it is no name");
+        assert!(begun(&text).trouble(&refused).to_string().len() < 2000);
+        large('\0', 1 << 20);
+        let plan = begun(&text);
+        let name = &plan.builder.rules[0];
+        assert_eq!(trace_registry::registry::near(name, std::iter::once("app:tick".to_owned())), Vec::<String>::new());
+        let unknown = Kind::UnknownName { name: name.clone(), near: Vec::new(), unprobed: None }.into();
+        let message = plan.trouble(&unknown).to_string();
+        assert!(message.chars().count() < 1000 && message.contains("no probe is called"), "{}", message.len());
+        assert!(message.contains("`ringtrace list`"), "{message}");
     }
 
     proptest! {

@@ -102,8 +102,8 @@ pub(crate) enum Kind {
 
 /// Where in a text the mistake is.
 pub(crate) enum Place<'e> {
-    /// Behind so many characters; with what is wrong there, and what to do about it.
-    At { problem: &'e str, remedy: &'e str, at: usize },
+    /// Behind so many characters of this text; with what is wrong there, and what to do about it.
+    At { problem: &'e str, remedy: &'e str, text: &'e str, at: usize },
     /// Where this name stands.
     Name(&'e str),
     /// Where this option of a session is given.
@@ -152,7 +152,7 @@ impl Error {
         match &*self.0 {
             Kind::Rule(error) => {
                 let at = error.text().get(..error.span().start).map_or(0, |head| head.chars().count());
-                Some(Place::At { problem: error.problem(), remedy: error.remedy(), at })
+                Some(Place::At { problem: error.problem(), remedy: error.remedy(), text: error.text(), at })
             }
             Kind::UnknownName { name, .. } | Kind::Ambiguous { name, .. } => Some(Place::Name(name)),
             Kind::Memory(_) => Some(Place::Option("memory")),

@@ -31,7 +31,7 @@ pub(crate) fn renew() {
 /// | `follow` | children after fork(2) are recorded as well, each into `DIR-PID` |
 /// | `when request if us > 5000 then snapshot` | adds a [trigger](crate::Session::trigger), which begins with `when` |
 /// | `overwrite`, `memory 64M`, `sub-buffer 1M`, `rings DIR`, `output DIR`, `context vtid,cpu`, `clock ordered`, `sensitive`, `session NAME`, `snapshot on SIGUSR2`, `snapshot on panic`, `rotate 256M`, `rotate 10min`, `quota 10G` | options of the session, separated by `;` from rules and from each other |
-/// | `@FILE` | all this from a file: one part a line, `#` begins a comment |
+/// | `@FILE`, `@FILE; overwrite` | rules and options from a file, in its place among others: one part a line, `#` begins a comment |
 ///
 /// It may be called any number of times and from anywhere; only the first call does something, and in a child after fork(2) the
 /// first call there, if it has one thread: it makes the child a process of its own. It never fails the program:
@@ -132,7 +132,7 @@ fn begin(plan: Plan, is_threadless: bool) {
         Ok(recording) => {
             crate::state::dump_aside(&recording, None);
             for warning in lock(&recording.warnings).iter() {
-                report::say(format_args!("{warning}"));
+                report::say(format_args!("{}", environment::Cut(warning)));
             }
         }
         Err(error) => report::say(format_args!("RINGTRACE: {}\n  nothing is recorded", plan.trouble(&error))),

@@ -83,22 +83,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 /// The value of RINGTRACE.
 fn environment(arguments: &Arguments, output: &Path) -> Result<String, Failure> {
     let options = &arguments.options;
-    let mut parts: Vec<String> = arguments.rules.clone();
-    if parts.is_empty() {
-        parts.push("1".to_owned());
-    }
     for trigger in &options.triggers {
         // It would be a rule.
         if !matches!(trigger.split_whitespace().next(), Some("when" | "keep")) {
             return Err(Failure::Wrong(format!("`{trigger}` is no trigger: write `when EVENT if CONDITION then ACTION`")));
         }
-        parts.push(trigger.clone());
     }
-    if arguments.print {
-        parts.push("print".to_owned());
-    } else {
-        parts.push(format!("output {}", quoted(output)?));
-    }
+    let mut parts = vec![if arguments.print { "print".to_owned() } else { format!("output {}", quoted(output)?) }];
     parts.extend(options.overwrite.then(|| "overwrite".to_owned()));
     parts.extend(options.follow.then(|| "follow".to_owned()));
     parts.extend(options.sensitive.then(|| "sensitive".to_owned()));
@@ -116,6 +107,8 @@ fn environment(arguments: &Arguments, output: &Path) -> Result<String, Failure> 
         Rotate::Time(time) => format!("rotate {}ms", time.as_millis()),
     }));
     parts.extend(options.quota.map(|bytes| format!("quota {bytes}")));
+    // Behind the options, so that an open parenthesis ends where the user's text does.
+    parts.extend(arguments.rules.iter().chain(&options.triggers).cloned());
     // Lines, so that a mistake is shown with its line alone.
     Ok(parts.join("\n"))
 }
