@@ -11,7 +11,8 @@ pub(crate) fn run(only: Option<String>, json: bool, rest: Vec<String>) -> Result
     let is_wanted = |name| only.as_deref().is_none_or(|only| matches(only, name));
     let modules = ["probe/linked", "probe/loaded"].into_iter().any(is_wanted);
     // A program of its own too, which takes a minute to compile.
-    let many = is_wanted("toggle/10000") && (only.is_some() || rest.iter().any(|word| word == "--long"));
+    let is_long = rest.iter().any(|word| word == "--long");
+    let many = only.as_deref() == Some("toggle/10000") || is_wanted("toggle/10000") && is_long;
     let mut args = Vec::new();
     if let Some(glob) = only {
         args.extend(["--only".to_string(), glob]);

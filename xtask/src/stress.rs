@@ -32,9 +32,14 @@ pub(crate) fn build(program: &str, with_mutations: bool) -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// Runs it. Returns whether nothing was wrong.
+/// Runs it; in the long form behind kills at every instruction of the append, of close and of open. Returns whether nothing was wrong.
 pub(crate) fn run(is_long: bool) -> Result<bool> {
-    Cmd::new(build("stress", false)?).args(if is_long { LONG } else { SHORT }).limit(LIMIT).passes()
+    let is_killed_well = !is_long || {
+        let kills = Cmd::cargo().args(["test", "--quiet", "--package", "trace-runtime", "--test", "ring_kill"]).dir(root());
+        kills.env("RING_KILL_ALL", "1").passes()?
+    };
+    let stress = Cmd::new(build("stress", false)?).args(if is_long { LONG } else { SHORT }).limit(LIMIT);
+    Ok(stress.passes()? && is_killed_well)
 }
 
 /// Runs it with one step of a protocol broken. Returns whether nothing was wrong, which would be: the test is to fail.
