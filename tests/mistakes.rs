@@ -60,6 +60,15 @@ fn a_pattern_without_a_match_is_a_warning() {
 }
 
 #[test]
+fn a_level_that_no_probe_has_is_a_warning() {
+    let session = Session::builder("level").enable("mistakes:request level crit").print().start().expect("a session");
+    let most = |name: &str| format!("takes no probe: the most severe that it names, mistakes:{name}, has level info");
+    assert_eq!(session.warnings(), [format!("`mistakes:request level crit` {}", most("request"))]);
+    session.enable("mistakes:blob level alert; !mistakes:big level crit; mistakes:big level info").expect("they are rules");
+    assert_eq!(session.warnings()[1..], [format!("`mistakes:blob level alert` {}", most("blob"))]);
+}
+
+#[test]
 fn a_tracepoint_without_a_probe_says_what_to_do() {
     let message = refused("mistakes:unprobed");
     for part in ["mistakes:unprobed is declared at tests/mistakes.rs:", "no probe for it is linked", "#[tracepoint(record)]"] {
@@ -239,6 +248,8 @@ fn an_error_in_the_environment_leaves_the_program_alone() {
     let (_, messages) = run("print");
     assert!(messages.contains("two probes are called mistakes:twice"), "{messages}");
     assert!(messages.contains("mistakes:request") && messages.contains("path=\"/\""), "{messages}");
+    let (_, messages) = run("print; mistakes:request level crit");
+    assert!(messages.contains("ringtrace: `mistakes:request level crit` takes no probe"), "{messages}");
 }
 
 #[test]

@@ -306,6 +306,24 @@ fn a_recording_tells_of_a_broken_state_dump() {
 }
 
 #[test]
+fn a_level_that_no_probe_has_is_told_wherever_rules_are_given() {
+    let place = Place::new();
+    let _program = Program::start(&place, PROGRAM);
+    let rule = "counted level crit";
+    for command in [
+        &["session", "create", "few", "-r", rule, "-o", "few"][..],
+        &["session", "create", "more", "-r", "never", "-o", "more"],
+        &["enable", rule, "-s", "more"],
+        &["record", rule, "--for", "10ms", "-o", "recorded"],
+    ] {
+        let said = text(&place.run(command).stderr);
+        let told = said.matches("takes no probe").count();
+        assert_eq!(told, usize::from(command.contains(&rule)), "{command:?}: {said}");
+        assert!(told == 0 || said.contains("setup:counted, has level info"), "{command:?}: {said}");
+    }
+}
+
+#[test]
 fn every_way_to_record_takes_a_format() {
     let place = Place::new();
     let of = |trace: &str| (format(&place.here().join(trace)), place.succeed(&["view", trace, "--json"]).lines().count());

@@ -339,8 +339,21 @@ pub(crate) fn rules(text: &str, exclude: bool, redact: bool, warnings: &mut Vec<
 /// # Errors
 ///
 /// [`Error::is_rule`] if an exact name is no probe's, or is the end of more than one name. A pattern without a match is a
-/// warning: it may match probes of modules that are loaded later.
+/// warning: it may match probes of modules that are loaded later. So is a level that none of its probes has.
 pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()> {
+    look_up(rule, warnings)?;
+    let named = || probes().filter(|p| rule.glob.matches(&p.name));
+    if rule.excludes || named().any(|p| rule.matches(p.probe, &p.name)) || state::is_taken(rule) {
+        return Ok(());
+    }
+    if let Some(most) = named().min_by_key(|p| p.probe.level) {
+        let (name, level) = (&most.name, most.probe.level);
+        warnings.push(format!("`{rule}` takes no probe: the most severe that it names, {name}, has level {level}"));
+    }
+    Ok(())
+}
+
+fn look_up(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()> {
     match registry::find(&rule.glob, probes(), |p| p.name.clone()) {
         Match::Some(found) => {
             if rule.glob.is_exact() {
