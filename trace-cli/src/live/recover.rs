@@ -200,7 +200,8 @@ fn each(
             Ok(()) => {
                 // What its process left besides goes with its last session.
                 match Image::of_session(session) {
-                    Some(image) if image.name.is_running() => drop(std::fs::remove_dir(&image.path)),
+                    // Of another PID namespace, only its agent tells.
+                    Some(image) if !image.is_gone() => drop(std::fs::remove_dir(&image.path)),
                     image => drop(image.map(|image| image.remove_gone())),
                 }
             }
