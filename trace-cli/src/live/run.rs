@@ -30,7 +30,7 @@ use crate::failure::{self, Failure};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// Rules of what to record, such as 'storage:* level info'; several are separated by `;` or given as several arguments.
-    /// Everything without it.
+    /// `@FILE` reads rules and options from a file. Everything without it.
     #[arg(value_name = "RULE")]
     rules: Vec<String>,
 
