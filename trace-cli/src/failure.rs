@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
+use trace_control::terminal::printable;
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -165,7 +166,7 @@ pub(crate) fn note(what: fmt::Arguments<'_>) {
 fn tell(kind: &str, word: &str, what: fmt::Arguments<'_>) {
     let line = match JSON.load(Ordering::Relaxed) {
         true => format!("{}\n", json!({ kind: what.to_string() })),
-        false => format!("ringtrace: {word}{what}\n"),
+        false => printable(&format!("ringtrace: {word}{what}\n")),
     };
     // One write, so that what others write to the same place stands before or behind it.
     let _ = io::stderr().lock().write_all(line.as_bytes());

@@ -242,6 +242,8 @@ fn sessions_are_saved_and_made_again() {
         ["-m", "6M", "--overwrite", "--context", "vtid,cpu", "--clock", "os", "--sub-buffer", "16K", "--format", "ctf2"];
     let (_, message) = place.fail(&["config", "save", "sessions.toml"]);
     assert!(message.contains("no session to save"), "{message}");
+    let (_, message) = place.fail(&["enable", "\u{1b}[2Jx"]);
+    assert!(message.contains("\u{fffd}[2Jx") && !message.contains('\u{1b}'), "{message}");
     place.succeed(&[&["session", "create", "saved", "-r", "setup:*; !setup:fragile", "-o", "first"][..], &options].concat());
     place.succeed(&["config", "save", "sessions.toml"]);
     place.succeed(&["session", "destroy", "saved"]);

@@ -9,6 +9,7 @@ mod client;
 pub mod place;
 pub mod protocol;
 mod sys;
+pub mod terminal;
 pub mod units;
 
 pub use client::{Client, Error};
