@@ -157,6 +157,11 @@ pub(crate) fn warning(what: fmt::Arguments<'_>) {
     tell("warning", "warning: ", what);
 }
 
+/// Tells of what a process finds questionable.
+pub(crate) fn warnings(all: &[String]) {
+    all.iter().for_each(|one| warning(format_args!("{one}")));
+}
+
 /// Tells of something that is worth knowing.
 pub(crate) fn note(what: fmt::Arguments<'_>) {
     tell("note", "", what);

@@ -7,7 +7,7 @@ mod words;
 
 use crate::errors::Errors;
 use crate::site::{Argument, Site, Value, capture, capturing};
-use crate::support::{plain, support};
+use crate::support::{plain, returns_nothing, support};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
@@ -309,13 +309,6 @@ fn arguments(sig: &Signature) -> Vec<Argument> {
 fn inner_attributes(body: &Group) -> (Vec<Attribute>, TokenStream) {
     let parts = |input: ParseStream<'_>| Ok((input.call(Attribute::parse_inner)?, input.parse::<TokenStream>()?));
     parts.parse2(body.stream()).unwrap_or_else(|_| (Vec::new(), body.stream()))
-}
-
-fn returns_nothing(output: &ReturnType) -> bool {
-    match output {
-        ReturnType::Default => true,
-        ReturnType::Type(_, ty) => matches!(&**ty, Type::Tuple(tuple) if tuple.elems.is_empty()),
-    }
 }
 
 fn never_returns(output: &ReturnType) -> bool {

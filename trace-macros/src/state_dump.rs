@@ -2,10 +2,10 @@
 
 use crate::errors::Errors;
 use crate::options::Options;
-use crate::support::{collected, hidden, location, plain, scope};
+use crate::support::{collected, hidden, location, plain, returns_nothing, scope};
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{GenericParam, ItemFn, ReturnType, Safety, Type};
+use syn::{GenericParam, ItemFn, ReturnType, Safety};
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
@@ -34,7 +34,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
         errors.push(&sig.ident, "a state dump takes one argument: `fn name(dump: &ringtrace::StateDump<'_>)`");
     }
     if let ReturnType::Type(_, ty) = &sig.output {
-        if !matches!(&**ty, Type::Tuple(tuple) if tuple.elems.is_empty()) {
+        if !returns_nothing(&sig.output) {
             errors.push(ty, "a state dump returns nothing: what it records goes to its argument");
         }
     }

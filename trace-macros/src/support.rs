@@ -2,8 +2,8 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::Path;
 use syn::ext::IdentExt;
+use syn::{Path, ReturnType, Type};
 
 /// The support module: of the crate that `crate = path` names, or of `::ringtrace`.
 pub(crate) fn support(krate: Option<&Path>) -> TokenStream {
@@ -56,4 +56,12 @@ pub(crate) fn hidden(ident: &Ident) -> Ident {
 /// The text of `ident` without `r#`.
 pub(crate) fn plain(ident: &Ident) -> String {
     ident.unraw().to_string()
+}
+
+/// Whether a function returns `()`.
+pub(crate) fn returns_nothing(output: &ReturnType) -> bool {
+    match output {
+        ReturnType::Default => true,
+        ReturnType::Type(_, ty) => matches!(&**ty, Type::Tuple(tuple) if tuple.elems.is_empty()),
+    }
 }

@@ -139,7 +139,7 @@ fn follow(
     let (name, pid) = (process.name(), process.is.pid);
     let begun: Aggregating = process.demand(&Request::Aggregate(wanted))?;
     let begin = Instant::now();
-    begun.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
+    failure::warnings(&begun.warnings);
     let is_terminal = io::stdout().is_terminal();
     let is_text = !common.json && (is_terminal || options.table);
     let every = options.every.or((is_terminal && is_text).then_some(SHOW));

@@ -106,6 +106,6 @@ fn report(process: &Process, done: &Changed, what: &str, common: &Common) -> Res
         let changed = probes(done.probes, done.state_dumps, what);
         writeln!(out, "{}: {changed} in session {}{waits}", process.name(), done.session)?;
     }
-    done.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
+    failure::warnings(&done.warnings);
     Ok(())
 }

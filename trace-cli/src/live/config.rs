@@ -235,7 +235,7 @@ fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
                 let matched = probes(state.probes, state.state_dumps, "matched");
                 writeln!(out, "{}: session {} created, {matched}, in {}", process.name(), state.name, place(&state))?;
             }
-            state.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
+            failure::warnings(&state.warnings);
         }
         Ok(())
     })

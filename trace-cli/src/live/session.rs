@@ -267,7 +267,7 @@ fn report(process: &Process, state: &SessionState, done: &str, common: &Common) 
         None => writeln!(out)?,
     }
     if done == "created" {
-        state.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
+        failure::warnings(&state.warnings);
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         Verb::Add(add) => add.target.each(|process| {
             let wanted = Triggers { session: add.session.clone(), triggers: add.triggers.join("; ") };
             let done: Triggered = process.demand(&Request::Trigger(wanted))?;
-            done.warnings.iter().for_each(|warning| failure::warning(format_args!("{warning}")));
+            failure::warnings(&done.warnings);
             report(process, &done, "added", common)
         }),
         Verb::Remove(remove) => remove.target.each(|process| {

@@ -37,38 +37,25 @@ pub(crate) trait Collected {
     fn describe() -> crate::probe::ProbeDescriptor;
 }
 
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable)))]
+#[cfg_attr(
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable))),
+    path = "first_hit.rs"
+)]
 mod collect;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable)))]
 pub(crate) use collect::{IS_LINKED, collect, collected, hit, hits};
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable))))]
-mod first_hit;
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(ringtrace_portable))))]
-pub(crate) use first_hit::{IS_LINKED, collect, collected, hit, hits};
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+
+#[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), path = "no_images.rs")]
 mod images;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub use images::{Found, images};
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-mod no_images;
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-pub use no_images::{Found, images};
 
-#[cfg(all(feature = "std", target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(feature = "std")]
+#[cfg_attr(
+    not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    path = "no_thread_end.rs"
+)]
 mod thread_end;
-#[cfg(all(feature = "std", target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(feature = "std")]
 pub(crate) use thread_end::end_behind;
-
-#[cfg(all(
-    feature = "std",
-    not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))
-))]
-mod no_thread_end;
-#[cfg(all(
-    feature = "std",
-    not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))
-))]
-pub(crate) use no_thread_end::end_behind;
 
 /// Bit of [`ThreadBlock::nesting`] that marks a thread whose tracepoints are never traced: the tracer's own.
 pub const UNTRACED: u32 = 1 << 31;
