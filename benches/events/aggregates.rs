@@ -62,6 +62,10 @@ events! {
     summed_wide(value: u64, a: u64, b: u64, c: u64, key: u32, shard: u32) values_wide |event| Aggregation::of(&format!("*:{event}.c by key, shard"));
     summed_behind(table: &str, key: u32, value: u64) values_behind |event| Aggregation::of(&format!("*:{event}.value by key"));
     summed_asked(perhaps: Option<u32>, key: u32, value: u64) values_asked |event| Aggregation::of(&format!("*:{event}.value by key"));
+    counted_asked(perhaps: Option<u32>, table: &str) count_by_text_asked |event| Aggregation::of(&format!("*:{event} by table"));
+    summed_by_texts(table: &str, index: &str, value: u64) values_by_texts |event| Aggregation::of(&format!("*:{event}.value by table, index"));
+    counted_by_two_long(table: &str, path: &str) count_by_two_long |event| Aggregation::of(&format!("*:{event} by table, path"));
+    counted_by_key_and_long(key: u32, path: &str) count_by_key_and_long |event| Aggregation::of(&format!("*:{event} by key, path"));
     quantized_by(value: u64, key: u32) quantize_by |event| Aggregation::of(&format!("*:{event}.value by key")).quantize();
 }
 

@@ -275,6 +275,28 @@ fn slices_are_cut_to_whole_elements() {
     assert_eq!(channel.collected.cuts(), 1);
 }
 
+#[ringtrace::tracepoint(record)]
+fn behind_long(text: &str, mark: char);
+
+#[ringtrace::tracepoint(record)]
+fn behind_two_long(text: &str, bytes: &[u8], flag: Option<u8>);
+
+#[test]
+fn what_is_behind_the_longest_text_is_recorded_whole() {
+    let text = "x".repeat(u16::MAX.into());
+    let bytes = vec![7; u16::MAX.into()];
+    let channel = Channel { limit: 1 << 20, ..Channel::new() };
+    attach::<behind_long>(&[channel]);
+    behind_long(&text, '€');
+    detach::<behind_long>();
+    assert!(channel.collected.records() == [[&[0xff, 0xff], text.as_bytes(), &[3], "€".as_bytes()].concat()]);
+    attach::<behind_two_long>(&[channel]);
+    behind_two_long(&text, &bytes, Some(5));
+    detach::<behind_two_long>();
+    assert!(channel.collected.records() == [[&[0xff, 0xff], text.as_bytes(), &[0xff, 0xff], &bytes, &[1, 5]].concat()]);
+    assert_eq!((channel.collected.cuts(), channel.collected.losses()), (0, vec![]));
+}
+
 /// Without fields.
 #[derive(ringtrace::Event)]
 struct Nothing;

@@ -21,6 +21,8 @@ pub const TURN: usize = 2;
 pub trait Values {
     /// Returns the value of the field of index `field`, at the end of `path`.
     fn value(&self, field: u16, path: &[Step]) -> Value<'_>;
+    /// Returns the same, if it is text: in registers, where a value would be copied twice.
+    fn text(&self, field: u16, path: &[Step]) -> Option<&[u8]>;
 }
 
 struct Of<'e, E>(&'e E);
@@ -28,6 +30,9 @@ struct Of<'e, E>(&'e E);
 impl<E: Event> Values for Of<'_, E> {
     fn value(&self, field: u16, path: &[Step]) -> Value<'_> {
         self.0.value(field, path)
+    }
+    fn text(&self, field: u16, path: &[Step]) -> Option<&[u8]> {
+        self.0.value(field, path).text()
     }
 }
 
@@ -92,13 +97,9 @@ impl Conditional {
         self.bounds.as_ref().is_none_or(|bounds| bounds.hold(event.value(bounds.field, &[])))
     }
 
-    /// Whether `event` is to be recorded; counts it otherwise.
+    /// Whether the condition, if any, accepts `event`; counts it otherwise.
     #[inline(always)]
     pub(crate) fn accepts<E: Event>(&self, event: &E) -> bool {
-        if !self.is_within_bounds(event) {
-            self.count_filtered();
-            return false;
-        }
         match (&self.condition, &self.counts) {
             (Some(condition), Some(counts)) => condition.accepts(&Of(event), counts),
             _ => true,

@@ -198,6 +198,16 @@ impl Source {
             Source::Nothing => Value::Missing,
         }
     }
+
+    /// The same, if it is text: in registers.
+    #[inline]
+    pub(crate) fn text<'v>(&self, event: &'v dyn Values, room: &'v Room) -> Option<&'v [u8]> {
+        match self {
+            Source::Field(index, path) => event.text(*index, path),
+            Source::Context(context) => context.value(room).text(),
+            Source::Nothing => None,
+        }
+    }
 }
 
 /// Which of the events that pass the filter are recorded.

@@ -18,7 +18,7 @@ mod value;
 pub use class::{Base, FieldClass, FieldDescriptor, Label, VariantOption};
 pub use enumeration::{enumeration, enumeration_sizes, write_enumeration};
 pub use extras::Extra;
-pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, MAX_TAIL, Payload, Piece, Storage, WORDS};
+pub use payload::{Encoded, Finished, HEADROOM, MAX_PIECES, MAX_STAGED, MAX_TAIL, Payload, Piece, Slices, Storage, WORDS};
 pub(crate) use payload::{words, words_and_tail};
 pub use text::{DEBUG_LIMIT, Formatted};
 pub use value::{Step, Value};

@@ -70,10 +70,13 @@ impl<const STAGED: usize, const PIECES: usize> Storage<STAGED, PIECES> {
         }
     }
 
-    /// The same, without room for anything that would have to be cut: [`Payload::is_cut`] says that it is to be begun again.
+    /// The same, without room for what would have to be cut, or is larger than any text: where [`Payload::is_whole`] says no, it is
+    /// to be begun again.
     #[inline(always)]
     pub(crate) fn begin_uncut<'p>(&'p mut self, limit: usize, sizes: Sizes, redact: bool) -> Payload<'p> {
-        Payload { cuts: false, ..self.begin(limit, sizes, redact) }
+        let begun = self.begin(limit, sizes, redact);
+        // So what is left says all that is to be known of the length of a text.
+        Payload { cuts: false, left: begun.left.min(MAX_TAIL), ..begun }
     }
 }
 
@@ -269,10 +272,10 @@ impl<'p> Payload<'p> {
         self.cuts
     }
 
-    /// Whether a value was cut, or should have been.
+    /// Whether all values found room, and none was cut or should have been.
     #[inline(always)]
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut
+    pub(crate) fn is_whole(&self) -> bool {
+        !(self.cut || self.overflow)
     }
 
     /// Notes that a value was cut to what fits.
@@ -404,21 +407,14 @@ impl Finished<'_> {
     /// Returns the payload as one text of bytes; not for the event path.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.total);
-        self.slices().for_each(|slice| bytes.extend_from_slice(slice));
+        self.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
         bytes
     }
 
-    /// The bytes of the payload, as they lie: in order, none of these slices is empty.
-    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        // SAFETY: PL-3: what the pieces name is borrowed as long as this is.
-        self.pieces().iter().filter(|p| p.len > 0).map(|p| unsafe { core::slice::from_raw_parts(p.start, p.len) })
-    }
-
-    /// The bytes of one piece; none where there is no such piece.
+    /// The bytes of the payload, as they lie.
     #[inline(always)]
-    pub fn slice(&self, number: usize) -> &[u8] {
-        // SAFETY: PL-3: as above.
-        self.pieces().get(number).map_or(&[], |piece| unsafe { core::slice::from_raw_parts(piece.start, piece.len) })
+    pub fn slices(&self) -> Slices<'_> {
+        Slices(self.pieces())
     }
 
     /// Bytes of the payload, without context.
@@ -445,6 +441,25 @@ impl Finished<'_> {
             start.cast::<[u32; N]>().write_unaligned(words);
             *first = Piece { start, len: first.len + N * 4 };
         }
+    }
+}
+
+/// The bytes of a payload, as they lie, without context. In registers.
+#[derive(Clone, Copy)]
+pub struct Slices<'p>(&'p [Piece]);
+
+impl<'p> Slices<'p> {
+    /// Those of one piece; none where there is no such piece.
+    #[inline(always)]
+    pub fn get(self, piece: u8) -> &'p [u8] {
+        // SAFETY: PL-3: what the pieces name is borrowed as long as the `Finished` is that they are of.
+        self.0.get(usize::from(piece)).map_or(&[], |piece| unsafe { core::slice::from_raw_parts(piece.start, piece.len) })
+    }
+
+    /// Those of all pieces, in order; no slice is empty.
+    pub fn iter(self) -> impl Iterator<Item = &'p [u8]> {
+        // SAFETY: as above.
+        self.0.iter().filter(|p| p.len > 0).map(|p| unsafe { core::slice::from_raw_parts(p.start, p.len) })
     }
 }
 

@@ -13,6 +13,17 @@ pub enum Value<'v> {
     Char(char),
 }
 
+impl<'v> Value<'v> {
+    /// Returns it if it is text.
+    #[inline]
+    pub fn text(self) -> Option<&'v [u8]> {
+        match self {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 /// One step from a value to a part of it.
 ///
 /// The last step to an optional value may be [`Presence`](Step::Presence): what is seen then is 1 if the value is there.

@@ -1,8 +1,9 @@
 //! What events are grouped by: up to four values in 32 bytes.
 //!
 //! Each value has a byte that says what it is. Numbers come first, a word each, as do those that an event lacks; then texts, one
-//! behind the other. Where all of them take more than 32, a text longer than its share (32 divided by the number of values) becomes
-//! the beginning of the text, and a hash of all of it.
+//! behind the other, but the last of several is at the end. So two of them are words that begin or end with the text, and none is
+//! moved to a byte within a word. Where all of them take more than 32, texts share what the numbers leave, and one that is longer than
+//! its share becomes the beginning of the text, and a hash of all of it.
 //!
 //! Keys are made in registers, and stay there: what was stored in words is slow to load by several at once, and copied so.
 
@@ -19,9 +20,13 @@ pub(super) const UNSIGNED: u8 = 64;
 const NEGATIVE: u8 = UNSIGNED + 1;
 pub(super) const FLOAT: u8 = 66;
 const CHAR: u8 = 67;
-pub(super) const MISSING: u8 = 68;
+const MISSING: u8 = 68;
 /// And the length of the text's beginning.
 const HASHED: u8 = 128;
+/// In place of what a number is: it is text. Above all numbers.
+pub(super) const TEXT: u8 = HASHED;
+/// A number that an event lacks: what it is, and its bits.
+pub(super) const NOTHING: (u8, u64) = (MISSING, 0);
 
 /// A value by which events are grouped.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
@@ -76,16 +81,40 @@ pub(super) enum Part<'p> {
 impl<'p> Part<'p> {
     pub(super) const MISSING: Part<'p> = Part::Number(MISSING, 0);
 
+    /// What it is, and its bits, or [`TEXT`].
     #[inline(always)]
+    pub(super) fn number(self) -> (u8, u64) {
+        match self {
+            Part::Number(what, bits) => (what, bits),
+            Part::Text(_) => (TEXT, 0),
+        }
+    }
+
+    #[inline]
     pub(super) fn of(value: Value<'p>) -> Part<'p> {
         match value {
             Value::Missing => Part::MISSING,
-            Value::Integer(value) => Part::Number(if value < 0 { NEGATIVE } else { UNSIGNED }, value as u64),
+            Value::Integer(value) => {
+                let (what, bits) = of_integer(value);
+                Part::Number(what, bits)
+            }
             Value::Float(value) => Part::Number(FLOAT, value.to_bits()),
             Value::Char(value) => Part::Number(CHAR, u32::from(value).into()),
             Value::Text(text) => Part::Text(text),
         }
     }
+}
+
+/// Whether what a value is says that it is an integer or a floating point number.
+#[inline(always)]
+pub(super) fn is_number(what: u8) -> bool {
+    what <= FLOAT
+}
+
+/// What an integer is, and its bits.
+#[inline(always)]
+pub(super) fn of_integer(value: i128) -> (u8, u64) {
+    (if value < 0 { NEGATIVE } else { UNSIGNED }, value as u64)
 }
 
 /// The words of a key behind its first one.
@@ -98,7 +127,8 @@ pub(super) type Bytes = [u64; KEY / WORD];
 /// Async-signal-safe and wait-free; in proportion to the length of texts.
 #[inline]
 pub(super) fn encode(event: u16, parts: &[Part<'_>]) -> Key {
-    let (mut head, mut numbers, mut count, mut texts) = (head(event), [0; KEY / WORD], 0, 0);
+    let (mut head, mut numbers, mut count) = (head(event), [0; KEY / WORD], 0);
+    let (mut texts, mut last, mut size) = (0, 0, 0);
     for (i, part) in parts.iter().take(MOST).enumerate() {
         match *part {
             Part::Number(what, bits) => {
@@ -108,29 +138,27 @@ pub(super) fn encode(event: u16, parts: &[Part<'_>]) -> Key {
                 }
                 count += 1;
             }
-            Part::Text(text) => texts += text.len(),
+            Part::Text(text) => (texts, last, size) = (texts + 1, i, size + text.len()),
         }
     }
     let [a, b, c, d] = numbers;
     let (mut bytes, mut rest) = ([a, b, c, d], WORD * count);
-    if texts == 0 {
-        return Key { head, bytes };
-    }
-    let room = if rest + texts <= KEY { KEY } else { KEY / parts.len().max(1) };
+    let room = if rest + size <= KEY { KEY } else { KEY.saturating_sub(rest) / texts.max(1) };
     for (i, part) in parts.iter().take(MOST).enumerate() {
         let Part::Text(text) = *part else { continue };
+        let size = text.len().min(room);
+        let at = if texts > 1 && i == last { KEY - size } else { rest };
         match text.get(..room - WORD) {
             Some(begin) if text.len() > room => {
-                bytes = put(put(bytes, rest, begin), rest + begin.len(), &hash(text).to_le_bytes());
+                bytes = put(put(bytes, at, begin), at + begin.len(), &hash(text).to_le_bytes());
                 head |= u64::from(HASHED | begin.len() as u8) << shift(i);
-                rest += room;
             }
             _ => {
-                bytes = put(bytes, rest, text);
+                bytes = put(bytes, at, text);
                 head |= (text.len() as u64) << shift(i);
-                rest += text.len();
             }
         }
+        rest += size;
     }
     Key { head, bytes }
 }
@@ -152,11 +180,29 @@ pub(super) fn put([a, b, c, d]: Bytes, at: usize, text: &[u8]) -> Bytes {
     }
 }
 
-/// The key of one text that is longer than a key.
+/// A text that does not fit behind so many numbers: what it is, and the bytes of all.
 #[inline(always)]
-pub(super) fn of_long(head: u64, shift: u8, text: &[u8]) -> Key {
-    let what = HASHED | (KEY - WORD) as u8;
-    Key { head: head | (u64::from(what) << shift), bytes: [word(text, 0), word(text, 1), word(text, 2), hash(text)] }
+pub(super) fn behind([a, b, c]: [u64; 3], count: usize, text: &[u8]) -> (u64, Bytes) {
+    let word = |i| word(text, i);
+    let [a, b, c] = match count {
+        0 => [word(0), word(1), word(2)],
+        1 => [a, word(0), word(1)],
+        2 => [a, b, word(0)],
+        _ => [a, b, c],
+    };
+    (u64::from(HASHED) | (KEY - WORD).saturating_sub(WORD * count) as u64, [a, b, c, hash(text)])
+}
+
+/// Two texts that do not fit together, half of a key each: what they are, and the bytes.
+#[inline(never)]
+pub(super) fn halves(first: &[u8], last: &[u8]) -> ([u64; 2], Bytes) {
+    let half = |text: &[u8], whole| match text.len() {
+        len if len <= KEY / 2 => (len as u64, whole),
+        _ => (u64::from(HASHED) | WORD as u64, [word(text, 0), hash(text)]),
+    };
+    let (p, [a, b]) = half(first, [word(first, 0), word(first, 1)]);
+    let (q, [c, d]) = half(last, [word_before_end(last, 1), word_before_end(last, 0)]);
+    ([p, q], [a, b, c, d])
 }
 
 /// Evenly spread. By two words at a time, and at last by the last two, of which some bytes may have been taken before.
@@ -187,6 +233,20 @@ pub(super) fn word(text: &[u8], number: usize) -> u64 {
     }
 }
 
+/// The word that is so many words before the end of a text, and zeroes in front of its beginning.
+#[inline(always)]
+pub(super) fn word_before_end(text: &[u8], number: usize) -> u64 {
+    let behind = WORD * number;
+    let Some(end) = text.len().checked_sub(behind) else { return 0 };
+    match (end.checked_sub(WORD).and_then(|start| text.get(start..end)), text.first_chunk::<WORD>()) {
+        (Some(eight), _) => eight.try_into().map_or(0, u64::from_le_bytes),
+        _ if end == 0 => 0,
+        // Without those that belong to the word behind.
+        (_, Some(first)) => u64::from_le_bytes(*first) << (8 * (WORD - end)),
+        _ => little(text) << (8 * (WORD - end)),
+    }
+}
+
 /// The word of fewer than eight bytes.
 #[inline]
 fn little(bytes: &[u8]) -> u64 {
@@ -203,9 +263,11 @@ fn little(bytes: &[u8]) -> u64 {
 pub(super) fn decode(key: &Key, count: usize) -> (u16, Vec<KeyValue>) {
     let whats: Vec<u8> = (0..count).map(|i| (key.head >> shift(i)) as u8).collect();
     let bytes: Vec<u8> = key.bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let (mut numbers, mut texts) =
-        bytes.split_at(WORD * whats.iter().filter(|what| (UNSIGNED..=MISSING).contains(what)).count().min(KEY / WORD));
-    let value = |what| match what {
+    let is_text = |what: &u8| !(UNSIGNED..=MISSING).contains(what);
+    let texts = whats.iter().filter(|what| is_text(what)).count();
+    let last = whats.iter().rposition(is_text).filter(|_| texts > 1);
+    let (mut numbers, mut rest) = bytes.split_at((WORD * (count - texts)).min(KEY));
+    let value = |(i, what)| match what {
         UNSIGNED => KeyValue::Integer(number(&mut numbers).into()),
         NEGATIVE => KeyValue::Integer((number(&mut numbers) as i64).into()),
         FLOAT => KeyValue::Float(f64::from_bits(number(&mut numbers))),
@@ -214,25 +276,35 @@ pub(super) fn decode(key: &Key, count: usize) -> (u16, Vec<KeyValue>) {
             _ = number(&mut numbers);
             KeyValue::Missing
         }
-        what if what >= HASHED => {
-            // The beginning may end within a character.
-            let begin = take(&mut texts, what - HASHED).utf8_chunks().map(|c| c.valid()).next().unwrap_or_default().to_owned();
-            KeyValue::Hashed(begin, number(&mut texts))
+        what => {
+            let is_hashed = what >= HASHED;
+            let len = usize::from(what & !HASHED);
+            if last == Some(i) {
+                let size = len + if is_hashed { WORD } else { 0 };
+                rest = &rest[rest.len().saturating_sub(size)..];
+            }
+            let text = take(&mut rest, len);
+            if is_hashed {
+                // The beginning may end within a character.
+                let begin = text.utf8_chunks().map(|c| c.valid()).next().unwrap_or_default().to_owned();
+                KeyValue::Hashed(begin, number(&mut rest))
+            } else {
+                KeyValue::Text(String::from_utf8_lossy(text).into_owned())
+            }
         }
-        what => KeyValue::Text(String::from_utf8_lossy(take(&mut texts, what)).into_owned()),
     };
-    (key.head as u16, whats.into_iter().map(value).collect())
+    (key.head as u16, whats.into_iter().enumerate().map(value).collect())
 }
 
 /// Takes so many of the bytes, as far as there are any.
-fn take<'b>(bytes: &mut &'b [u8], len: u8) -> &'b [u8] {
-    let (taken, left) = bytes.split_at(bytes.len().min(len.into()));
+fn take<'b>(bytes: &mut &'b [u8], len: usize) -> &'b [u8] {
+    let (taken, left) = bytes.split_at(bytes.len().min(len));
     *bytes = left;
     taken
 }
 
 fn number(bytes: &mut &[u8]) -> u64 {
-    take(bytes, WORD as u8).try_into().map_or(0, u64::from_le_bytes)
+    take(bytes, WORD).try_into().map_or(0, u64::from_le_bytes)
 }
 
 #[cfg(test)]

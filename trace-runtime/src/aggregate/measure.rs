@@ -1,9 +1,9 @@
 //! What an aggregation does with the events of one class, on the event path.
 #![expect(unsafe_code, reason = "a target reaches what its events are added to by address")]
 
-use super::carrier::{Carrier, Pieces, Words};
-use super::direct::Direct;
-use super::key::{self, MOST, Part};
+use super::carrier::{Asked, Carrier, Pieces, Scattered, Words};
+use super::key;
+use super::projection::Projection;
 use super::spec::Spec;
 use super::table::{Figures, Group, Key, Table};
 use super::{KeyValue, Number};
@@ -13,10 +13,10 @@ use crate::rule::Placed;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use trace_filter::{Error, Input, Key as Path, Scope, Value};
+use trace_filter::{Error, Input, Key as Path, Scope};
 use trace_registry::EventClass;
 use trace_registry::condition::{Condition, Values};
-use trace_registry::field::{FieldClass, FieldDescriptor, Finished, Label, Piece, Step, VariantOption};
+use trace_registry::field::{FieldClass, FieldDescriptor, Finished, Label, Piece, Slices, Step, VariantOption};
 use trace_registry::per_cpu::PerCpu;
 use trace_registry::probe::{Functions, Loss, Target};
 use trace_registry::sync::{AtomicU64, Ordering};
@@ -42,14 +42,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The bits of a value; `None`: it has no number, or no finite one.
-    #[inline]
-    pub(super) fn bits(self, value: Value<'_>) -> Option<u64> {
-        match (self, value) {
-            (Kind::Unsigned | Kind::Signed, Value::Integer(value)) => Some(value as u64),
-            (Kind::Float, Value::Float(value)) if value.is_finite() => Some(value.to_bits()),
-            _ => None,
-        }
+    /// The bits of a value, which is what its key says and has these; `None`: it is no number, or no finite one.
+    #[inline(always)]
+    pub(super) fn bits(self, (what, bits): (u8, u64)) -> Option<u64> {
+        (key::is_number(what) && (self != Kind::Float || f64::from_bits(bits).is_finite())).then_some(bits)
     }
 
     /// Figures with one more value. A sum that does not fit stays at its bound.
@@ -169,6 +165,8 @@ impl Buckets {
 #[derive(Clone, Copy)]
 pub(super) enum Shown {
     AsIs,
+    /// As it is; text, where the event has it.
+    Text,
     Bool,
     Labels(&'static [Label]),
     Options(&'static [VariantOption]),
@@ -191,9 +189,12 @@ impl Shown {
 
 /// What an aggregation takes from the events of a class.
 pub(super) struct Plan {
-    pub(super) keys: Box<[Source]>,
+    /// Of the keys, in their order; then, if there is one, that of the values.
+    pub(super) sources: Box<[Source]>,
+    /// Of the keys.
     pub(super) shown: Box<[Shown]>,
-    pub(super) value: Option<(Source, Kind)>,
+    /// Of the values.
+    pub(super) kind: Option<Kind>,
 }
 
 impl Plan {
@@ -204,19 +205,22 @@ impl Plan {
     /// What does not fit, with the byte where it stands.
     pub(super) fn new(spec: &Spec, class: &'static EventClass, redact: bool) -> Result<Plan, (Error, usize)> {
         let scope = scope(class, redact);
-        let mut keys = Vec::new();
-        let mut shown = Vec::new();
+        let (mut sources, mut shown) = (Vec::new(), Vec::new());
         for path in &spec.by {
             let input = resolve(path, &scope).map_err(|e| (e, path.at))?;
-            shown.push(match class_of(class.fields, &input) {
-                Some(FieldClass::Bool) => Shown::Bool,
-                Some(FieldClass::Enumeration { labels, .. }) => Shown::Labels(labels),
-                Some(FieldClass::Variant { options }) => Shown::Options(options),
+            let source = Source::of(&input);
+            shown.push(match (&source, class_of(class.fields, &input)) {
+                (Source::Context(ContextValue::ProcessName(_) | ContextValue::ThreadName), _) => Shown::Text,
+                // One with a length of 8 bits is a character.
+                (_, Some(FieldClass::String { length_bits: 16 })) => Shown::Text,
+                (_, Some(FieldClass::Bool)) => Shown::Bool,
+                (_, Some(FieldClass::Enumeration { labels, .. })) => Shown::Labels(labels),
+                (_, Some(FieldClass::Variant { options })) => Shown::Options(options),
                 _ => Shown::AsIs,
             });
-            keys.push(Source::of(&input));
+            sources.push(source);
         }
-        let value = spec.field.as_ref().map(|path| {
+        let kind = spec.field.as_ref().map(|path| {
             let input = resolve(path, &scope).map_err(|e| (e, path.at))?;
             let source = Source::of(&input);
             let wrong = |what: &str| {
@@ -239,9 +243,11 @@ impl Plan {
                 (_, Some(FieldClass::Enumeration { .. } | FieldClass::Variant { .. })) => return Err(wrong("an enumeration")),
                 _ => return Err(wrong("text")),
             };
-            Ok((source, kind))
+            sources.push(source);
+            Ok(kind)
         });
-        Ok(Plan { keys: keys.into(), shown: shown.into(), value: value.transpose()? })
+        let kind = kind.transpose()?;
+        Ok(Plan { sources: sources.into(), shown: shown.into(), kind })
     }
 }
 
@@ -288,17 +294,13 @@ pub(super) struct Measure {
     pub(super) event: u16,
     pub(super) plan: Plan,
     pub(super) buckets: Buckets,
-    pub(super) direct: Option<Direct>,
+    pub(super) projection: Projection,
 }
 
 impl Condition for Measure {
     fn accepts(&self, event: &dyn Values, counts: &PerCpu) -> bool {
         if self.inner.as_ref().is_none_or(|inner| inner.accepts(event, counts)) {
-            let room = Room::default();
-            let value = self.plan.value.as_ref().map(|(source, kind)| (*kind, kind.bits(source.value(event, &room))));
-            let Some(value) = self.valued(value) else { return false };
-            let group = if self.plan.keys.is_empty() { self.others() } else { self.group(&self.key(event)) };
-            self.add(group, value);
+            self.add_event::<false>(&Asked::new(event, &self.plan, &Room::default()));
         }
         false
     }
@@ -311,35 +313,30 @@ impl Measure {
     ///
     /// `self` stays where it is until a grace period after the last list with the target was replaced.
     pub(super) unsafe fn target(&self, redact: bool) -> Target {
-        let functions = match &self.direct {
-            Some(direct) if !direct.is_plain => functions::<false>(),
-            _ => functions::<true>(),
-        };
+        let functions = if self.projection.is_plain { functions::<true>() } else { functions::<false>() };
         let channel = std::ptr::from_ref(self).cast();
         // SAFETY: the functions may be called from any thread and signal handler, and reach nothing but `channel`.
         unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], channel, u32::MAX, 0, redact) }
     }
 
-    /// Adds an event that comes encoded; `PLAIN`: what is wanted of it [is that](Direct::is_plain).
+    /// Adds an event; `PLAIN`: what is wanted of it [is that](Projection::is_plain).
     #[inline(always)]
-    fn add_encoded<const PLAIN: bool>(&self, direct: &Direct, event: &impl Carrier) {
-        let value = self.plan.value.as_ref().map(|(_, kind)| (*kind, direct.value::<PLAIN>(*kind, event)));
-        let Some(value) = self.valued(value) else { return };
-        let group = if self.plan.keys.is_empty() { self.others() } else { self.group(&direct.key::<PLAIN>(event)) };
+    fn add_event<const PLAIN: bool>(&self, event: &impl Carrier) {
+        let value = match self.plan.kind {
+            None => None,
+            Some(kind) => match self.projection.value::<PLAIN>(kind, event) {
+                Some(value) => Some((kind, value)),
+                None => return self.counts.count::<VALUELESS>(),
+            },
+        };
+        let group = if self.plan.shown.is_empty() { self.others() } else { self.group(&self.projection.key::<PLAIN>(event)) };
         self.add(group, value);
     }
 
-    /// The value that is wanted, if any is, as its kind has it in 64 bits; `None`: the event has none, which is counted.
-    #[inline(always)]
-    fn valued(&self, value: Option<(Kind, Option<u64>)>) -> Option<Option<(Kind, u64)>> {
-        match value {
-            None => Some(None),
-            Some((kind, Some(value))) => Some(Some((kind, value))),
-            Some((_, None)) => {
-                self.counts.count::<VALUELESS>();
-                None
-            }
-        }
+    #[cold]
+    #[inline(never)]
+    fn add_scattered(&self, slices: Slices<'_>) {
+        self.add_event::<false>(&Scattered::new(slices, &self.projection.runs));
     }
 
     /// The group of a key, or where there is no room for it.
@@ -359,23 +356,13 @@ impl Measure {
     fn add(&self, group: Group, value: Option<(Kind, u64)>) {
         let table = &self.state.table;
         let is_added = match value {
-            Some((kind, value)) => table.add(group, self.buckets.of(kind, value), |before| kind.fold(before, value)),
+            Some((kind, value)) => table.add(group, self.buckets.of(kind, value), move |before| kind.fold(before, value)),
             None => table.count(group),
         };
         if !is_added {
             // Relaxed: a count.
             self.state.busy.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    #[inline(always)]
-    fn key(&self, event: &dyn Values) -> Key {
-        let room = Room::default();
-        let mut parts = [Part::MISSING; MOST];
-        for (part, source) in parts.iter_mut().zip(&self.plan.keys) {
-            *part = Part::of(source.value(event, &room));
-        }
-        key::encode(self.event, parts.get(..self.plan.keys.len()).unwrap_or_default())
     }
 }
 
@@ -398,10 +385,7 @@ fn functions<const PLAIN: bool>() -> Functions {
 unsafe extern "C" fn words<const PLAIN: bool>(target: *const Target, a: u64, b: u64, c: u64) -> u8 {
     // SAFETY: the caller's duty.
     let measure = unsafe { measure(target) };
-    // Without it nothing gets past the condition; so below.
-    if let Some(direct) = &measure.direct {
-        measure.add_encoded::<PLAIN>(direct, &Words::new([a, b, c], &[]));
-    }
+    measure.add_event::<PLAIN>(&Words::new([a, b, c], &[]));
     0
 }
 
@@ -411,9 +395,7 @@ unsafe extern "C" fn words<const PLAIN: bool>(target: *const Target, a: u64, b: 
 unsafe extern "C" fn tail<const PLAIN: bool>(target: *const Target, a: u64, b: u64, c: u64, start: *const u8, len: usize) -> u8 {
     // SAFETY: the caller's duty; where there are none, `start` is that of an empty slice.
     let (measure, text) = unsafe { (measure(target), std::slice::from_raw_parts(start, len)) };
-    if let Some(direct) = &measure.direct {
-        measure.add_encoded::<PLAIN>(direct, &Words::new([a, b, c], text));
-    }
+    measure.add_event::<PLAIN>(&Words::new([a, b, c], text));
     0
 }
 
@@ -423,8 +405,9 @@ unsafe extern "C" fn tail<const PLAIN: bool>(target: *const Target, a: u64, b: u
 unsafe extern "C" fn pieces<const PLAIN: bool>(target: *const Target, pieces: NonNull<Piece>, count: usize, total: usize) -> u8 {
     // SAFETY: the caller's duty.
     let (measure, finished) = unsafe { (measure(target), Finished::from_raw(pieces, count, total)) };
-    if let Some(direct) = &measure.direct {
-        measure.add_encoded::<PLAIN>(direct, &Pieces::new(&finished, &direct.runs));
+    match Pieces::new(finished.slices(), &measure.projection.runs) {
+        Some(event) => measure.add_event::<PLAIN>(&event),
+        None => measure.add_scattered(finished.slices()),
     }
     0
 }

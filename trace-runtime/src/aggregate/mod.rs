@@ -6,9 +6,9 @@
 //! | Room | Does |
 //! | --- | --- |
 //! | `spec` | what it is about: parsed and looked up |
-//! | `measure` | the event path: value, key, bucket |
-//! | `direct` | the same, from the bytes of an event |
-//! | `carrier` | how these come |
+//! | `measure` | the event path: an event on its way into the figures |
+//! | `projection` | what is wanted of it, value and key, and where that is |
+//! | `carrier` | how it comes: in bytes, or to be asked |
 //! | `key` | what events are grouped by, in 32 bytes |
 //! | `table` | the figures, and the protocol by which they are changed and read |
 //!
@@ -18,9 +18,9 @@
 #![expect(unsafe_code, reason = "a target reaches what its events are added to by address")]
 
 mod carrier;
-mod direct;
 mod key;
 mod measure;
+mod projection;
 mod spec;
 mod table;
 
@@ -33,8 +33,8 @@ use crate::error::{Error, Kind as Problem, Result};
 use crate::follow;
 use crate::process;
 use crate::rcu::{self, lock};
-use direct::Direct;
 use measure::{Buckets, Measure, Plan, State, VALUELESS};
+use projection::Projection;
 use spec::Spec;
 use std::collections::HashMap;
 use std::fmt;
@@ -279,13 +279,13 @@ impl Inner {
         let made = progress.made(rule, class, self.redact).ok()?;
         let plan = Plan::new(&self.spec, class, self.redact).ok()?;
         let measure = self.numbered(named, class, |event| {
-            let direct = Direct::new(&plan, event, class);
+            let projection = Projection::new(&plan, event, class);
             let (state, counts, inner) = (self.state.clone(), progress.counts.clone(), made.condition.clone());
-            Measure { state, counts, inner, event, plan, buckets: self.buckets, direct }
+            Measure { state, counts, inner, event, plan, buckets: self.buckets, projection }
         })?;
         // SAFETY: AG-1.
         let conditional = progress.conditional(&made, unsafe { measure.target(self.redact) });
-        let condition = if measure.direct.is_some() { conditional.condition } else { Some(measure as Arc<dyn Condition>) };
+        let condition = if measure.projection.is_asked { Some(measure as Arc<dyn Condition>) } else { conditional.condition };
         Some(Conditional { condition, ..conditional })
     }
 
@@ -323,7 +323,7 @@ impl Inner {
             });
             table.read(group, |bucket, count, [sum, min, max]| {
                 let mut figures = Figures { count, ..Figures::default() };
-                if let Some((_, kind)) = &event.measure.plan.value {
+                if let Some(kind) = event.measure.plan.kind {
                     figures = Figures { count, sum: kind.sum(sum), min: Some(kind.number(min)), max: Some(kind.number(max)) };
                 }
                 groups[at].add(self.buckets, bucket, &figures);

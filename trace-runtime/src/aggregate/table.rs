@@ -60,7 +60,7 @@ const LOCK: usize = 7;
 /// Where the line of a key has its group.
 const GROUP: usize = 5;
 
-/// Where the cells of a group begin in a region.
+/// Where the cells of a group begin in the first region: a line of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Group(u64);
 
@@ -76,14 +76,18 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// The same, for a call that takes or returns one in memory: so that only then it need be there.
+    #[inline(always)]
+    pub(super) fn in_registers(self) -> Key {
+        let Key { head, bytes: [a, b, c, d] } = self;
+        Key { head, bytes: [a, b, c, d] }
+    }
+
     /// Evenly spread. The products do not wait for each other.
     #[inline]
     fn hash(&self) -> u64 {
         let [a, b, c, d] = self.bytes;
-        let head = self.head.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        fold(a ^ 0xa076_1d64_78bd_642f, b ^ 0xe703_7ed1_a0b4_28db)
-            ^ fold(c ^ 0x8ebc_6af0_9c88_c6e3, d ^ 0x5899_65cc_7537_4cc3)
-            ^ (head ^ (head >> 32))
+        fold(a ^ 0xa076_1d64_78bd_642f, b ^ 0xe703_7ed1_a0b4_28db) ^ fold(c ^ 0x8ebc_6af0_9c88_c6e3, d ^ self.head)
     }
 }
 
@@ -160,13 +164,13 @@ impl Table {
 
     #[inline(always)]
     fn cell(&self, region: u32, Group(group): Group, bucket: u32) -> Option<&Line> {
-        self.line(self.mask + 1 + u64::from(region) * self.region + group + u64::from(bucket))
+        self.line(u64::from(region) * self.region + group + u64::from(bucket))
     }
 
     /// The group of this number: those of events come first, then those of keys.
     #[inline(always)]
     fn numbered(&self, number: u64) -> Group {
-        Group(number * u64::from(self.shape.buckets))
+        Group(self.mask + 1 + number * u64::from(self.shape.buckets))
     }
 
     /// The group of an event that is not divided, or of the others of one that is.
@@ -200,7 +204,7 @@ impl Table {
             }
             if head != EMPTY {
                 at = at.wrapping_add(1);
-            } else if let Some(group) = self.claim(line, *key) {
+            } else if let Some(group) = self.claim(line, key.in_registers()) {
                 return known(group);
             }
             // Or somebody else claimed it: perhaps for the same key.
@@ -248,7 +252,7 @@ impl Table {
     /// Async-signal-safe and wait-free: a sequence that was aborted is tried again, then each stripe once.
     #[inline(always)]
     pub(super) fn add(&self, group: Group, bucket: u32, fold: impl Fn(Option<Figures>) -> Figures + Copy) -> bool {
-        let folded = |cell: &Line, count| fold(figures_of(cell, count));
+        let folded = move |cell: &Line, count| fold(figures_of(cell, count));
         self.try_update(group, bucket, folded) || self.update_slow(group, bucket, folded)
     }
 
@@ -403,7 +407,7 @@ mod tests {
                     }
                     // A key that has a group keeps it, and one that has none gets none later.
                     prop_assert_eq!(group.is_some(), known.contains(&key));
-                    prop_assert!(table.add(group.unwrap_or(Group(0)), *bucket, |before| sum(before, *value)));
+                    prop_assert!(table.add(group.unwrap_or(table.of_event(0)), *bucket, |before| sum(before, *value)));
                     let (count, figures) = model.entry((group.map(|_| key), *bucket)).or_insert((0, [0; 3]));
                     *figures = sum((*count > 0).then_some(*figures), *value);
                     *count += 1;
@@ -411,7 +415,7 @@ mod tests {
                 prop_assert!(known.len() <= keys as usize);
                 let mut found = HashMap::new();
                 let groups = table.keys().into_iter().map(|(key, group)| (Some(key), group));
-                for (key, group) in groups.chain([(None, Group(0))]) {
+                for (key, group) in groups.chain([(None, table.of_event(0))]) {
                     table.read(group, |bucket, count, [more, min, max]| {
                         let (all, [sum, least, most]) = found.entry((key, bucket)).or_insert((0, [0, u64::MAX, 0]));
                         (*all, *sum) = (*all + count, *sum + more);
@@ -441,9 +445,9 @@ mod tests {
     fn a_held_lock_is_passed_by() {
         let table = Table::new(Shape { events: 1, keys: 1, buckets: 1, cpus: 0 }, &[]).expect("memory");
         for held in 0..STRIPES {
-            assert!(table.add(Group(0), 0, |before| sum(before, 1)), "{held} of {STRIPES} are held");
-            table.cell(held, Group(0), 0).expect("a cell")[LOCK].store(1, Ordering::Relaxed);
+            assert!(table.add(table.of_event(0), 0, |before| sum(before, 1)), "{held} of {STRIPES} are held");
+            table.cell(held, table.of_event(0), 0).expect("a cell")[LOCK].store(1, Ordering::Relaxed);
         }
-        assert!(!table.add(Group(0), 0, |before| sum(before, 1)));
+        assert!(!table.add(table.of_event(0), 0, |before| sum(before, 1)));
     }
 }

@@ -1,15 +1,16 @@
-//! What is wanted of an event, taken from its bytes on their way to its target.
+//! What is wanted of an event: its value and its key, from its bytes on their way to the target, or asked for.
 //!
 //! Where in a payload a number is, and which text, is known beforehand up to the first field whose size is not. So a number is a load or
 //! a shift away, while to ask the event for it ([`Values`](trace_registry::condition::Values)) takes a call that knows nothing of the
-//! field. What lies behind such a field is asked for all the same: [`super::measure`].
+//! field. Where anything that is wanted lies behind such a field, the event is asked for all of it.
 
-use super::carrier::{Carrier, Class, LENGTH, Place};
+use super::carrier::{Carrier, Class, Number, Place, Slot};
 use super::key::{self, MOST, Part};
-use super::measure::{Kind, Plan};
+use super::measure::{Kind, Plan, Shown};
 use super::table::{KEY, Key};
 use crate::condition::Source;
-use crate::provider::{ContextValue, Room};
+use crate::provider::ContextValue;
+use std::array;
 use trace_registry::EventClass;
 use trace_registry::field::{FieldClass, FieldDescriptor, Step};
 
@@ -17,67 +18,12 @@ use trace_registry::field::{FieldClass, FieldDescriptor, Step};
 const RUNS: u8 = 11;
 /// Arrays up to this size lie in a run.
 const STAGED_ARRAY: usize = 32;
-/// A number that is wanted.
-#[derive(Clone, Copy)]
-struct Number {
-    place: Place,
-    from: From,
-}
-
-#[derive(Clone, Copy)]
-enum From {
-    /// Always there.
-    Payload,
-    /// If the byte at this place is not 0.
-    Optional(Place),
-    /// Not of the event itself.
-    Context(ContextValue),
-}
-
-impl Number {
-    const NONE: Number = Number::at(Place::NOWHERE);
-
-    const fn at(place: Place) -> Number {
-        Number { place, from: From::Payload }
-    }
-
-    fn is_plain(&self) -> bool {
-        matches!(self.from, From::Payload)
-    }
-
-    /// What it is in a key, and its bits in 64. `PLAIN`: it [is that](Self::is_plain).
-    #[inline(always)]
-    fn of<const PLAIN: bool>(&self, event: &impl Carrier) -> (u8, u64) {
-        match &self.from {
-            From::Optional(presence) if !PLAIN && event.bits::<1>(presence) as u8 == 0 => return (key::MISSING, 0),
-            From::Context(context) if !PLAIN => return of_context(*context),
-            _ => {}
-        }
-        self.place.of(event)
-    }
-}
-
-/// Apart: a [`Room`] is in memory.
-#[inline(never)]
-fn of_context(context: ContextValue) -> (u8, u64) {
-    match Part::of(context.value(&Room::default())) {
-        Part::Number(what, bits) => (what, bits),
-        Part::Text(_) => (key::MISSING, 0),
-    }
-}
-
-/// What lies at a known place of a payload.
-#[derive(Clone, Copy)]
-enum Slot {
-    Number(Number),
-    Text(u8),
-}
 
 /// Where the fields of an event are, with the paths to them, up to the first of unknown size.
 #[derive(Default)]
 struct Layout {
     slots: Vec<(Vec<Step>, Slot)>,
-    /// Lengths of the runs that have a text behind them.
+    /// Lengths of the runs that have a text behind them, up to its length.
     runs: Vec<u16>,
     at: usize,
 }
@@ -97,18 +43,18 @@ impl Layout {
     fn add(&mut self, fields: &[FieldDescriptor], path: &[Step]) -> Option<()> {
         for (field, index) in fields.iter().zip(0..) {
             let path = [path, &[Step::Field(index)]].concat();
-            let run = self.runs.len() as u8;
+            let run = 2 * self.runs.len() as u8;
             match field.class {
-                FieldClass::String { length_bits: 16 } if run + 1 < RUNS => {
-                    self.slots.push((path, Slot::Text(run)));
-                    self.runs.push((self.at + LENGTH) as u16);
+                FieldClass::String { length_bits: 16 } if run / 2 + 1 < RUNS => {
+                    self.slots.push((path, Slot::Text(run + 1)));
+                    self.runs.push(self.at as u16);
                     self.at = 0;
                 }
                 FieldClass::Structure { fields } => self.add(fields, &path)?,
                 FieldClass::Optional { value } => {
                     let place = Place::new(run, self.at + 1, fixed(value)?.1?);
                     let presence = Place::new(run, self.at, Class::Unsigned8);
-                    self.slots.push((path, Slot::Number(Number { place, from: From::Optional(presence) })));
+                    self.slots.push((path, Slot::Number(Number::optional(place, presence))));
                     return None;
                 }
                 _ => {
@@ -161,8 +107,17 @@ fn fixed(class: &FieldClass) -> Option<(usize, Option<Class>)> {
     }
 }
 
-/// What an aggregation takes from the bytes of events.
-pub(super) struct Direct {
+/// Where a source of a [`Plan`] is, if that is known beforehand.
+fn known(source: &Source, layout: Option<&Layout>) -> Option<Slot> {
+    match source {
+        Source::Context(ContextValue::ProcessName(_) | ContextValue::ThreadName) => None,
+        Source::Context(context) => Some(Slot::Number(Number::context(*context))),
+        _ => layout?.find(source),
+    }
+}
+
+/// What an aggregation takes of events.
+pub(super) struct Projection {
     value: Number,
     /// Of the key, with the place in its head that says what they are; so many of them.
     numbers: [(Number, u8); MOST],
@@ -172,120 +127,122 @@ pub(super) struct Direct {
     text_count: usize,
     /// Of the key, without what its values are.
     head: u64,
-    /// Lengths of the runs that have a text behind them, as far as anything is wanted from there.
+    /// Lengths of the runs that have a text behind them, up to its length, as far as anything is wanted from there.
     pub(super) runs: Box<[u16]>,
-    /// Whether all numbers are always there, in the payload, and there is one text at most.
+    /// Whether all numbers are always there, in the payload.
     pub(super) is_plain: bool,
+    /// Whether not all of it is at known places: events are [`Asked`](super::carrier::Asked).
+    pub(super) is_asked: bool,
 }
 
-impl Direct {
-    /// `None`: what is wanted of events of this class is not all at known places.
-    pub(super) fn new(plan: &Plan, event: u16, class: &EventClass) -> Option<Direct> {
-        let layout = Layout::of(class)?;
-        let slot = |source: &Source| match source {
-            Source::Context(ContextValue::ProcessName(_) | ContextValue::ThreadName) => None,
-            Source::Context(context) => Some(Slot::Number(Number { from: From::Context(*context), ..Number::NONE })),
-            _ => layout.find(source),
-        };
-        let value = match &plan.value {
-            Some((source, _)) => match slot(source)? {
-                Slot::Number(number) => number,
-                Slot::Text(_) => return None,
-            },
-            None => Number::NONE,
-        };
-        let (numbers, texts, runs) = ([(Number::NONE, 0); MOST], [(0, 0); MOST], Box::default());
-        let mut direct = Direct { value, numbers, count: 0, texts, text_count: 0, head: key::head(event), runs, is_plain: false };
-        for (i, source) in plan.keys.iter().enumerate() {
-            let at = key::shift(i);
-            match slot(source)? {
-                Slot::Number(number) => {
-                    *direct.numbers.get_mut(direct.count)? = (number, at);
-                    direct.count += 1;
-                }
-                Slot::Text(text) => {
-                    *direct.texts.get_mut(direct.text_count)? = (text, at);
-                    direct.text_count += 1;
-                }
+impl Projection {
+    pub(super) fn new(plan: &Plan, event: u16, class: &EventClass) -> Projection {
+        let layout = Layout::of(class);
+        let places: Vec<_> = plan.sources.iter().map(|source| known(source, layout.as_ref())).collect();
+        let is_asked = places.iter().any(Option::is_none);
+        let (mut numbers, mut texts, mut value) = (Vec::new(), Vec::new(), Number::NONE);
+        for (i, place) in (0..).zip(places) {
+            let shown = plan.shown.get(usize::from(i));
+            let asked = if matches!(shown, Some(Shown::Text)) { Slot::Text(i) } else { Slot::Number(Number::asked(i)) };
+            match (shown, place.filter(|_| !is_asked).unwrap_or(asked)) {
+                (Some(_), Slot::Number(number)) => numbers.push((number, key::shift(i.into()))),
+                (Some(_), Slot::Text(text)) => texts.push((text, key::shift(i.into()))),
+                (None, Slot::Number(number)) => value = number,
+                // The plan has none whose values are text.
+                (None, Slot::Text(_)) => {}
             }
         }
-        let numbers = direct.numbers.iter().take(direct.count).map(|(number, _)| number).chain([&direct.value]);
-        let texts = direct.texts.iter().take(direct.text_count).map(|(text, _)| text + 1);
-        let runs = numbers.clone().map(|number| number.place.run).chain(texts).max().unwrap_or(0);
-        let is_plain = direct.text_count <= 1 && numbers.clone().all(Number::is_plain);
-        let runs = layout.runs.iter().take(runs.into()).copied().collect();
-        Some(Direct { runs, is_plain, ..direct })
+        let all = || numbers.iter().map(|(number, _)| number).chain([&value]);
+        let last = all().map(Number::piece).chain(texts.iter().map(|(piece, _)| *piece)).max().unwrap_or(0);
+        let runs = layout.filter(|_| !is_asked).map_or(Vec::new(), |layout| layout.runs);
+        Projection {
+            value,
+            numbers: array::from_fn(|i| numbers.get(i).copied().unwrap_or((Number::NONE, 0))),
+            count: numbers.len(),
+            texts: array::from_fn(|i| texts.get(i).copied().unwrap_or_default()),
+            text_count: texts.len(),
+            head: key::head(event),
+            runs: runs.into_iter().take(usize::from(last).div_ceil(2)).collect(),
+            is_plain: all().all(Number::is_plain),
+            is_asked,
+        }
     }
 
     /// The bits of the value; `None`: no finite one.
     #[inline(always)]
     pub(super) fn value<const PLAIN: bool>(&self, kind: Kind, event: &impl Carrier) -> Option<u64> {
-        let (what, bits) = self.value.of::<PLAIN>(event);
-        (what != key::MISSING && (kind != Kind::Float || f64::from_bits(bits).is_finite())).then_some(bits)
-    }
-
-    /// What a number adds to the head of the key, and its bits.
-    #[inline(always)]
-    fn number<const PLAIN: bool>(&self, i: usize, event: &impl Carrier) -> (u64, u64) {
-        let Some((number, at)) = self.numbers.get(i).filter(|_| i < self.count) else { return (0, 0) };
-        let (what, bits) = number.of::<PLAIN>(event);
-        (u64::from(what) << at, bits)
+        kind.bits(event.number::<PLAIN>(&self.value))
     }
 
     /// The key; the same as [`key::encode`] makes of the same values. All of it stays in registers.
     #[inline(always)]
     pub(super) fn key<const PLAIN: bool>(&self, event: &impl Carrier) -> Key {
-        let (p, a) = self.number::<PLAIN>(0, event);
-        let (q, b) = self.number::<PLAIN>(1, event);
-        let (r, c) = self.number::<PLAIN>(2, event);
-        let (s, d) = self.number::<PLAIN>(3, event);
+        self.short_key::<PLAIN>(event).unwrap_or_else(|| self.long_key(*event).in_registers())
+    }
+
+    /// What a number adds to the head of the key, and its bits; `None`: it is none.
+    #[inline(always)]
+    fn number<const PLAIN: bool>(&self, i: usize, event: &impl Carrier) -> Option<(u64, u64)> {
+        let Some((number, at)) = self.numbers.get(i).filter(|_| i < self.count) else { return Some((0, 0)) };
+        let (what, bits) = event.number::<PLAIN>(number);
+        (what != key::TEXT).then_some((u64::from(what) << at, bits))
+    }
+
+    /// The key of numbers and a text, of numbers and two texts that fit, or of two texts.
+    #[inline(always)]
+    fn short_key<const PLAIN: bool>(&self, event: &impl Carrier) -> Option<Key> {
+        let (p, a) = self.number::<PLAIN>(0, event)?;
+        let (q, b) = self.number::<PLAIN>(1, event)?;
+        let (r, c) = self.number::<PLAIN>(2, event)?;
+        let (s, d) = self.number::<PLAIN>(3, event)?;
         let head = self.head | p | q | r | s;
-        let [(first, at), ..] = self.texts;
+        let [(first, first_at), (last, last_at), ..] = self.texts;
         if self.text_count == 0 {
-            return Key { head, bytes: [a, b, c, d] };
+            return Some(Key { head, bytes: [a, b, c, d] });
         }
-        let text = event.text(first);
-        let mut key = Key { head: head | (text.len() as u64) << at, bytes: [a, b, c, d] };
-        let mut rest = 8 * self.count + text.len();
-        match rest {
-            ..=KEY => {}
-            _ if self.count == 0 && self.text_count == 1 => return key::of_long(head, at, text),
-            _ => return self.long_key(event),
+        let text = event.text(first)?;
+        let rest = 8 * self.count + text.len();
+        if rest > KEY && self.text_count == 1 {
+            let (what, bytes) = key::behind([a, b, c], self.count, text);
+            return Some(Key { head: head | what << first_at, bytes });
         }
+        let other = match self.text_count {
+            1 => &[],
+            2 => event.text(last)?,
+            _ => return None,
+        };
+        if rest + other.len() > KEY {
+            return (self.count == 0).then(|| {
+                let ([p, q], [a, b, c, d]) = key::halves(text, other);
+                Key { head: self.head | p << first_at | q << last_at, bytes: [a, b, c, d] }
+            });
+        }
+        let head = head | (text.len() as u64) << first_at;
         let word = |i| key::word(text, i);
-        key.bytes = match self.count {
+        let [a, b, c, d] = match self.count {
             0 => [word(0), word(1), word(2), word(3)],
             1 => [a, word(0), word(1), word(2)],
             2 => [a, b, word(0), word(1)],
             _ => [a, b, c, word(0)],
         };
-        if !PLAIN {
-            for (text, at) in self.texts.get(1..self.text_count).unwrap_or_default() {
-                let text = event.text(*text);
-                if rest + text.len() > KEY {
-                    return self.long_key(event);
-                }
-                key.bytes = key::put(key.bytes, rest, text);
-                key.head |= (text.len() as u64) << at;
-                rest += text.len();
-            }
+        if self.text_count == 1 {
+            return Some(Key { head, bytes: [a, b, c, d] });
         }
-        key
+        let word = |i| key::word_before_end(other, i);
+        let head = head | (other.len() as u64) << last_at;
+        Some(Key { head, bytes: [a | word(3), b | word(2), c | word(1), d | word(0)] })
     }
 
-    /// The same, where texts do not fit.
+    /// The key of those of which [`short_key`](Self::short_key) makes none.
     #[cold]
     #[inline(never)]
-    fn long_key(&self, event: &impl Carrier) -> Key {
+    fn long_key(&self, event: impl Carrier) -> Key {
         let mut parts = [Part::MISSING; MOST];
-        let numbers = self.numbers.iter().take(self.count).map(|(number, at)| {
-            let (what, bits) = number.of::<false>(event);
-            (*at, Part::Number(what, bits))
-        });
-        let texts = self.texts.iter().take(self.text_count).map(|(text, at)| (*at, Part::Text(event.text(*text))));
-        for (at, value) in numbers.chain(texts) {
+        let numbers = self.numbers.iter().take(self.count).map(|(number, at)| (*at, Slot::Number(*number)));
+        let texts = self.texts.iter().take(self.text_count).map(|(text, at)| (*at, Slot::Text(*text)));
+        for (at, slot) in numbers.chain(texts) {
             if let Some(part) = parts.get_mut(usize::from(at - key::shift(0)) / 8) {
-                *part = value;
+                *part = event.part(slot);
             }
         }
         key::encode(self.head as u16, parts.get(..self.count + self.text_count).unwrap_or_default())
@@ -295,10 +252,11 @@ impl Direct {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregate::carrier::{Pieces, Words};
-    use crate::aggregate::measure::Shown;
+    use crate::aggregate::carrier::{Asked, Pieces, Scattered, Words};
+    use crate::provider::Room;
     use proptest::prelude::*;
     use trace_filter::Value;
+    use trace_registry::condition::Values;
     use trace_registry::field::{Base, Field as _, Payload, Sizes, Storage, WORDS};
     use trace_registry::tracepoint::Location;
 
@@ -442,7 +400,50 @@ mod tests {
         }
     }
 
+    /// An event that is asked.
+    struct Fields<'p>(&'p [Given]);
+
+    impl Values for Fields<'_> {
+        fn value(&self, field: u16, _: &[Step]) -> Value<'_> {
+            self.0[usize::from(field)].value()
+        }
+
+        fn text(&self, field: u16, path: &[Step]) -> Option<&[u8]> {
+            self.value(field, path).text()
+        }
+    }
+
     proptest! {
+        #[test]
+        fn an_event_that_is_asked_says_all(
+            parts in proptest::collection::vec(prop_oneof![9 => given(), 1 => any::<Option<i32>>().prop_map(Given::Option)], 1..10),
+            wanted in proptest::collection::vec(0..12_usize, 0..=MOST),
+            valued in 0..12_usize,
+            says_text in proptest::option::of(any::<bool>()),
+        ) {
+            let keys: Vec<usize> = wanted.iter().map(|i| i % parts.len()).collect();
+            let value = Some(valued % parts.len()).and_then(|i| match &parts[i] {
+                Given::Scalar(scalar) => Some((i, scalar.kind())),
+                Given::Option(_) => Some((i, Kind::Signed)),
+                _ => None,
+            });
+            // A field of a type of the program's own may be what its class does not say.
+            let is_text = |i: &usize| says_text.unwrap_or(matches!(parts[*i], Given::Text(_) | Given::Staged(_)));
+            let shown = |i: &usize| if is_text(i) { Shown::Text } else { Shown::AsIs };
+            let sources = keys.iter().copied().chain(value.map(|(i, _)| i)).map(at).collect();
+            let plan = Plan { sources, shown: keys.iter().map(shown).collect(), kind: value.map(|(_, kind)| kind) };
+            let unknown = FieldDescriptor { sensitive: true, ..FieldDescriptor::new("part", FieldClass::Bool) };
+            let projection = Projection::new(&plan, 7, &class_of(vec![unknown]));
+            prop_assert_eq!(projection.is_asked, !plan.sources.is_empty());
+            let (fields, room) = (Fields(&parts), Room::default());
+            let asked = Asked::new(&fields, &plan, &room);
+            let said: Vec<Part<'_>> = keys.iter().map(|i| Part::of(parts[*i].value())).collect();
+            prop_assert_eq!(projection.key::<false>(&asked), key::encode(7, &said));
+            if let Some((i, kind)) = value {
+                prop_assert_eq!(projection.value::<false>(kind, &asked), kind.bits(Part::of(parts[i].value()).number()));
+            }
+        }
+
         #[test]
         #[cfg_attr(target_endian = "big", ignore = "events are asked there")]
         fn it_takes_what_the_event_would_say(
@@ -457,16 +458,19 @@ mod tests {
             let is_known = |i: &usize| !matches!(parts[*i], Given::Array(_));
             let keys: Vec<usize> = wanted.iter().map(|i| i % parts.len()).filter(is_known).collect();
             let value = Some(valued % parts.len()).and_then(|i| match &parts[i] {
-                Given::Scalar(scalar) => Some((i, scalar.kind(), scalar.kind().bits(scalar.value()))),
-                Given::Option(option) => Some((i, Kind::Signed, Kind::Signed.bits(option.value(&[])))),
+                Given::Scalar(scalar) => Some((i, scalar.kind(), scalar.kind().bits(Part::of(scalar.value()).number()))),
+                Given::Option(option) => Some((i, Kind::Signed, Kind::Signed.bits(Part::of(option.value(&[])).number()))),
                 _ => None,
             });
+            let is_text = |i: &usize| matches!(parts[*i], Given::Text(_) | Given::Staged(_));
+            let shown = |i: &usize| if is_text(i) { Shown::Text } else { Shown::AsIs };
             let plan = Plan {
-                keys: keys.iter().map(|i| at(*i)).collect(),
-                shown: keys.iter().map(|_| Shown::AsIs).collect(),
-                value: value.map(|(i, kind, _)| (at(i), kind)),
+                sources: keys.iter().copied().chain(value.map(|(i, ..)| i)).map(at).collect(),
+                shown: keys.iter().map(shown).collect(),
+                kind: value.map(|(_, kind, _)| kind),
             };
-            let direct = Direct::new(&plan, event, &class).expect("all of it is at known places");
+            let projection = Projection::new(&plan, event, &class);
+            prop_assert!(!projection.is_asked, "all of it is at known places");
             let said: Vec<Part<'_>> = keys.iter().map(|i| Part::of(parts[*i].value())).collect();
             let key = key::encode(event, &said);
 
@@ -475,31 +479,42 @@ mod tests {
             encode(&parts, &mut payload);
             let mut encoded = payload.finish().expect("it fits");
             let finished = encoded.finished();
-            let pieces = Pieces::new(&finished, &direct.runs);
-            prop_assert_eq!(direct.key::<false>(&pieces), key);
+            let scattered = Scattered::new(finished.slices(), &projection.runs);
+            prop_assert_eq!(projection.key::<false>(&scattered), key);
             if let Some((_, kind, bits)) = value {
-                prop_assert_eq!(direct.value::<false>(kind, &pieces), bits);
+                prop_assert_eq!(projection.value::<false>(kind, &scattered), bits);
             }
-            if !direct.is_plain {
+            let pieces = Pieces::new(finished.slices(), &projection.runs);
+            let is_staged = parts.iter().any(|part| matches!(part, Given::Staged(_)));
+            prop_assert!(pieces.is_some() || is_staged, "each is a piece");
+            if let Some(pieces) = pieces {
+                prop_assert_eq!(projection.key::<false>(&pieces), key);
+                if let Some((_, kind, bits)) = value {
+                    prop_assert_eq!(projection.value::<false>(kind, &pieces), bits);
+                }
+            }
+            if !projection.is_plain {
                 return Ok(());
             }
-            prop_assert_eq!(direct.key::<true>(&pieces), key);
-            if let Some((_, kind, bits)) = value {
-                prop_assert_eq!(direct.value::<true>(kind, &pieces), bits);
+            if let Some(pieces) = pieces {
+                prop_assert_eq!(projection.key::<true>(&pieces), key);
+                if let Some((_, kind, bits)) = value {
+                    prop_assert_eq!(projection.value::<true>(kind, &pieces), bits);
+                }
             }
 
             let (last, before) = parts.split_last().expect("there is one");
             let text = if let Given::Text(text) = last { text } else { "" };
-            let run = finished.slice(0);
+            let run = finished.slices().get(0);
             let is_fixed = |given: &Given| !matches!(given, Given::Text(_) | Given::Staged(_));
             if run.len() > 8 * WORDS || matches!(last, Given::Staged(_)) || !before.iter().all(is_fixed) {
                 return Ok(());
             }
             let word = |i: usize| u64::from_ne_bytes(std::array::from_fn(|b| run.get(8 * i + b).copied().unwrap_or(0)));
             let words = Words::new([word(0), word(1), word(2)], text.as_bytes());
-            prop_assert_eq!(direct.key::<true>(&words), key);
+            prop_assert_eq!(projection.key::<true>(&words), key);
             if let Some((_, kind, bits)) = value {
-                prop_assert_eq!(direct.value::<true>(kind, &words), bits);
+                prop_assert_eq!(projection.value::<true>(kind, &words), bits);
             }
         }
     }
@@ -516,9 +531,9 @@ mod tests {
         ];
         let class = class_of(parts.iter().map(|part| FieldDescriptor::new("part", part.class())).collect());
         let keys: Vec<usize> = vec![0, 2, 3];
-        let (sources, shown) = (keys.iter().map(|i| at(*i)).collect(), keys.iter().map(|_| Shown::AsIs).collect());
-        let plan = Plan { keys: sources, shown, value: Some((at(4), Kind::Unsigned)) };
-        let direct = Direct::new(&plan, 1, &class).expect("all of it is at known places");
+        let shown = Box::new([Shown::AsIs, Shown::AsIs, Shown::Text]);
+        let plan = Plan { sources: [0, 2, 3, 4].map(at).into(), shown, kind: Some(Kind::Unsigned) };
+        let projection = Projection::new(&plan, 1, &class);
         let mut storage = Storage::<512, 24>::new();
         let mut payload = storage.begin(usize::MAX, Sizes::fixed(0), false);
         encode(&parts, &mut payload);
@@ -526,14 +541,15 @@ mod tests {
         assert!(encoded.is_cut());
         let finished = encoded.finished();
         let said: Vec<Part<'_>> = keys.iter().map(|i| Part::of(parts[*i].value())).collect();
-        let pieces = Pieces::new(&finished, &direct.runs);
-        assert_eq!(direct.key::<true>(&pieces), key::encode(1, &said));
-        assert_eq!(direct.value::<true>(Kind::Unsigned, &pieces), Some(9));
+        assert!(Pieces::new(finished.slices(), &projection.runs).is_none());
+        let scattered = Scattered::new(finished.slices(), &projection.runs);
+        assert_eq!(projection.key::<false>(&scattered), key::encode(1, &said));
+        assert_eq!(projection.value::<false>(Kind::Unsigned, &scattered), Some(9));
     }
 
     #[test]
     fn what_is_at_no_known_place_is_asked_for() {
-        let plan = |field| Plan { keys: Box::new([field]), shown: Box::new([Shown::AsIs]), value: None };
+        let plan = |source| Plan { sources: [source].into(), shown: [Shown::AsIs].into(), kind: None };
         let number = FieldDescriptor::new("number", FieldClass::unsigned(32));
         let text = FieldDescriptor::new("text", FieldClass::String { length_bits: 16 });
         let some = FieldDescriptor::new("some", FieldClass::Optional { value: &FieldClass::Bool });
@@ -565,7 +581,7 @@ mod tests {
             (vec![number], Source::Context(ContextValue::ThreadName), false),
         ] {
             let class = class_of(fields);
-            assert_eq!(Direct::new(&plan(source), 0, &class).is_some(), is_known, "{class:?}");
+            assert_eq!(Projection::new(&plan(source), 0, &class).is_asked, !is_known, "{class:?}");
         }
     }
 }
