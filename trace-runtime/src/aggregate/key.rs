@@ -165,7 +165,7 @@ pub(super) fn encode(event: u16, parts: &[Part<'_>]) -> Key {
 
 /// Puts a text of at most 32 bytes at byte `at`, from where there are zeroes to the end.
 #[inline(always)]
-pub(super) fn put([a, b, c, d]: Bytes, at: usize, text: &[u8]) -> Bytes {
+fn put([a, b, c, d]: Bytes, at: usize, text: &[u8]) -> Bytes {
     let shift = 8 * (at % WORD) as u32;
     let [p, q, r, s] = [word(text, 0), word(text, 1), word(text, 2), word(text, 3)];
     // Nothing of the one below where the shift is 0.
