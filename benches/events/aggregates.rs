@@ -66,6 +66,7 @@ events! {
     summed_by_texts(table: &str, index: &str, value: u64) values_by_texts |event| Aggregation::of(&format!("*:{event}.value by table, index"));
     counted_by_two_long(table: &str, path: &str) count_by_two_long |event| Aggregation::of(&format!("*:{event} by table, path"));
     counted_by_key_and_long(key: u32, path: &str) count_by_key_and_long |event| Aggregation::of(&format!("*:{event} by key, path"));
+    counted_by_three_texts(table: &str, index: &str) count_by_three_texts |event| Aggregation::of(&format!("*:{event} by table, index, table"));
     quantized_by(value: u64, key: u32) quantize_by |event| Aggregation::of(&format!("*:{event}.value by key")).quantize();
 }
 

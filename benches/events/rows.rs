@@ -491,6 +491,7 @@ fn rows() -> Vec<Row> {
         row("aggregate/values/by_2_texts_16", 1, EVENTS, aggregates::values_by_texts, 0),
         row("aggregate/count/by_texts_16_35", 1, EVENTS, aggregates::count_by_two_long, 0),
         row("aggregate/count/by_u32_text_35", 1, EVENTS, aggregates::count_by_key_and_long, 0),
+        row("aggregate/count/by_3_texts_16", 1, EVENTS, aggregates::count_by_three_texts, 0),
         row("aggregate/quantize/by_u32", 1, EVENTS, aggregates::quantize_by, 0),
     ];
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

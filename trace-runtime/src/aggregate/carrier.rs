@@ -334,7 +334,7 @@ impl Place {
     }
 }
 
-/// A number that is projection.
+/// A number that is wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Number {
     place: Place,
