@@ -263,3 +263,166 @@ fn off_refuses_sessions() {
     let status: std::process::ExitStatus = Command::status(common::child(name).env("RINGTRACE", "off")).expect("the child runs");
     assert!(status.success());
 }
+
+/// Events whose destructors panic, of every shape that is recorded in a way of its own.
+mod dropped {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    pub(super) static DROPS: AtomicU64 = AtomicU64::new(0);
+
+    macro_rules! shapes {
+        ($($tracepoint:ident, $probe:ident: |$id:ident, $text:ident| $event:expr => $output:ty, dropped $dropped:ty;)*) => {
+            $(
+                #[ringtrace::tracepoint]
+                fn $tracepoint(id: u64, text: &str);
+
+                #[ringtrace::probe($tracepoint)]
+                fn $probe($id: u64, $text: &str) -> $output {
+                    $event
+                }
+
+                impl Drop for $dropped {
+                    fn drop(&mut self) {
+                        DROPS.fetch_add(1, Relaxed);
+                        panic!("a destructor");
+                    }
+                }
+            )*
+
+            pub(super) const SHAPES: u64 = [$(stringify!($tracepoint)),*].len() as u64;
+
+            /// Fires each.
+            pub(super) fn fire(text: &str) {
+                $($tracepoint(7, text);)*
+            }
+
+            pub(super) fn is_any_attached() -> bool {
+                [$($tracepoint::enabled()),*].contains(&true)
+            }
+        };
+    }
+
+    shapes! {
+        words, record_words: |id, _text| Words { id } => Words, dropped Words;
+        skipping, record_skipping: |id, _text| Some(Skipping { id }) => Option<Skipping>, dropped Skipping;
+        large, record_large: |id, _text| Large { id, numbers: [id; 4] } => Large, dropped Large;
+        tail, record_tail: |_id, text| Tail { text } => Tail<'_>, dropped Tail<'_>;
+        long_tail, record_long_tail: |id, text| LongTail { id, text } => LongTail<'_>, dropped LongTail<'_>;
+        texts, record_texts: |id, text| Texts { front: text, id, text } => Texts<'_>, dropped Texts<'_>;
+        huge, record_huge: |id, _text| Huge { id, numbers: [id; 40] } => Huge, dropped Huge;
+        both, record_both: |id, _text| Both { id, bomb: Bomb } => Both, dropped Both;
+    }
+
+    #[derive(ringtrace::Event)]
+    struct Words {
+        id: u64,
+    }
+
+    #[derive(ringtrace::Event)]
+    struct Skipping {
+        id: u64,
+    }
+
+    #[derive(ringtrace::Event)]
+    struct Large {
+        id: u64,
+        numbers: [u64; 4],
+    }
+
+    #[derive(ringtrace::Event)]
+    struct Tail<'a> {
+        text: &'a str,
+    }
+
+    #[derive(ringtrace::Event)]
+    struct LongTail<'a> {
+        id: u64,
+        text: &'a str,
+    }
+
+    #[derive(ringtrace::Event)]
+    struct Texts<'a> {
+        front: &'a str,
+        id: u64,
+        #[field(sensitive)]
+        text: &'a str,
+    }
+
+    #[derive(ringtrace::Event)]
+    struct Huge {
+        id: u64,
+        numbers: [u64; 40],
+    }
+
+    #[derive(ringtrace::Event)]
+    struct Both {
+        id: u64,
+        #[field(debug)]
+        bomb: Bomb,
+    }
+
+    /// A field that panics, so that the destructor of its event is the second to do so.
+    struct Bomb;
+
+    impl std::fmt::Debug for Bomb {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("a field")
+        }
+    }
+}
+
+#[test]
+fn a_destructor_that_panics_is_contained_whatever_the_rules_are() {
+    let name = "a_destructor_that_panics_is_contained_whatever_the_rules_are";
+    const RULES: &str = "RINGTRACE_TEST_RULES";
+    const SUB_BUFFER: &str = "RINGTRACE_TEST_SUB_BUFFER";
+    if !common::is_child(name) {
+        let [accepted, rejected] =
+            ["==", "!="].map(|is| format!("mistakes:dropped::* if id {is} 7; mistakes:dropped::tail if text {is} \"text\""));
+        for rules in ["mistakes:dropped::*", "mistakes:dropped::* max 1000/s", "", &accepted, &rejected] {
+            for (sessions, sub_buffer) in [("1", "65536"), ("2", "65536"), ("1", "4096"), ("2", "4096")] {
+                let scenario = format!("{sessions} with `{rules}`, {sub_buffer}");
+                let mut child = common::child(name);
+                child
+                    .env("RUST_BACKTRACE", "0")
+                    .env(SUB_BUFFER, sub_buffer)
+                    .env("RINGTRACE_TEST_SESSIONS", sessions)
+                    .env(RULES, rules);
+                let output = child.output().expect("the child runs");
+                let messages = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{scenario}: {}: {messages}", output.status);
+            }
+        }
+        return;
+    }
+    let variable = |name: &str| std::env::var(name).expect("a variable");
+    let (rules, sub_buffer) = (variable(RULES), variable(SUB_BUFFER).parse::<u32>().expect("a size"));
+    // A record has a quarter of a sub-buffer at most: in the smaller ones texts are cut.
+    let text = if sub_buffer < 8192 && !rules.contains("if") { "text ".repeat(400) } else { "text".to_owned() };
+    let sessions: Vec<Session> = ["a", "b"][..variable("RINGTRACE_TEST_SESSIONS").parse().expect("a number")]
+        .iter()
+        .filter(|_| !rules.is_empty())
+        .map(|name| {
+            Session::builder(name).enable(&rules).sub_buffer(sub_buffer).memory(4 << 20).print().start().expect("a session")
+        })
+        .collect();
+    let _aggregation = ringtrace::Aggregation::of("mistakes:dropped::*");
+    let _aggregation = sessions.is_empty().then(|| _aggregation.start().expect("an aggregation"));
+    dropped::fire(&text);
+    dropped::fire(&text); // each probe is out of service
+    assert_eq!(dropped::DROPS.load(std::sync::atomic::Ordering::Relaxed), dropped::SHAPES);
+    while dropped::is_any_attached() {
+        std::thread::yield_now(); // until the consumer's thread has detached them
+    }
+    let shapes = ringtrace::registry::probes().filter(|p| p.name().to_string().starts_with("mistakes:dropped::"));
+    let panics: u64 = shapes.map(|p| p.panics.load(std::sync::atomic::Ordering::Relaxed)).sum();
+    let of_fields = u64::from(!rules.contains("!="));
+    assert_eq!(panics, dropped::SHAPES + of_fields);
+    for session in sessions {
+        let statistics = session.stop().expect("it stops");
+        // What was recorded, or rejected, before its destructor panicked is no loss.
+        let recorded = of_fields * (dropped::SHAPES - 1);
+        assert_eq!((statistics.events, statistics.lost.panicked, statistics.lost.total()), (recorded, of_fields, of_fields));
+        assert_eq!(statistics.cut > 0, text.len() > 4);
+    }
+}

@@ -336,6 +336,14 @@ impl Entry {
 
     #[cold]
     fn panicked(&self) {
+        self.detach();
+        self.lose(Loss::Panicked);
+    }
+
+    /// Takes the probe out of service because it panicked, or what it returned did when that was dropped: the run time detaches it
+    /// everywhere and reports it.
+    #[cold]
+    fn detach(&self) {
         self.function.store(core::ptr::null_mut(), Ordering::Relaxed);
         // Relaxed: a count, read by the agent's thread some time later.
         match &self.origin {
@@ -343,7 +351,6 @@ impl Entry {
             Origin::Closure(closure) => closure.panics.fetch_add(1, Ordering::Relaxed),
         };
         crate::read_side::panics().fetch_add(1, Ordering::Relaxed);
-        self.lose(Loss::Panicked);
     }
 
     /// Counts one firing as lost in each target.

@@ -8,9 +8,13 @@ use crate::condition::Conditional;
 use crate::event::{Event, EventClass};
 use crate::field::{Finished, HEADROOM, MAX_PIECES, MAX_STAGED, Payload, Piece, Sizes, Storage, WORDS};
 use core::borrow::Borrow;
+use core::mem::needs_drop;
 use core::ptr::NonNull;
 
 /// What a probe returns: an event, `Option` of one (`None` skips), or `()` (an action).
+///
+/// A destructor of the event that panics is contained as the probe is; one that does so while another panic unwinds aborts the
+/// program, as everywhere.
 #[diagnostic::on_unimplemented(
     message = "a probe cannot return `{Self}`",
     label = "expected an event, `Option` of one, or `()`",
@@ -31,6 +35,9 @@ impl<E: Event> ProbeOutput for E {
     const LEAST: usize = E::SIZES.least;
     #[inline(always)]
     fn record(self, entry: &Entry) {
+        if const { needs_drop::<E>() } {
+            return record_and_drop(self, entry);
+        }
         match &*entry.targets {
             [only] if const { has_tail::<E>() } => record_tail::<E, E>(self, core::slice::from_ref(only)),
             [only] => {
@@ -80,8 +87,22 @@ fn record_elsewhere<E: Event>(event: &E, entry: &Entry) {
     }
 }
 
-/// The same for an event in registers, where it stays as it comes by value. No panic leaves it, as its convention says, so that a
-/// probe that cannot panic itself keeps nothing for the case.
+/// Records an event that has a destructor, which is foreign code as the probe is, and may panic like it.
+///
+/// Each is contained apart: a destructor that panicked while the panic of a field unwinds would abort the program. What was recorded
+/// before its destructor panicked is no loss.
+#[inline(never)]
+fn record_and_drop<E: Event>(event: E, entry: &Entry) {
+    if !contain(|| record_elsewhere(&event, entry)) {
+        entry.panicked();
+    }
+    if !contain(move || drop(event)) {
+        entry.detach();
+    }
+}
+
+/// The same as [`record_elsewhere`] for an event without a destructor in registers, where it stays as it comes by value. No panic leaves it, as its
+/// convention says, so that a probe that cannot panic itself keeps nothing for the case.
 #[inline(never)]
 extern "C" fn record_small_elsewhere<E: Event>(event: E, entry: &Entry) {
     if !contain(|| record_elsewhere(&event, entry)) {
