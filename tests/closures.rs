@@ -106,6 +106,41 @@ fn what_was_captured_is_dropped_when_waiting_ends() {
     assert_eq!((Arc::strong_count(&state), state.load(Ordering::Relaxed)), (1, 7));
 }
 
+#[ringtrace::tracepoint]
+fn held(value: u64);
+
+#[test]
+fn what_a_closure_captured_that_could_not_be_attached_is_dropped_with_its_guard() {
+    let _alone = common::alone();
+    let ((hold, held_until), (entered, wait)) = (mpsc::channel::<()>(), mpsc::channel());
+    let held_until = Mutex::new(held_until);
+    let holder = held::attach(move |_| {
+        let _ = entered.send(());
+        let _ = held_until.lock().expect("no panic").recv();
+    });
+    let firing = std::thread::spawn(|| held(1));
+    wait.recv().expect("the closure runs");
+    // No grace period ends any more, and what waits for one is bounded.
+    let refused = || std::iter::repeat_with(|| plain::attach(|_| {})).find(|guard| guard.failure().is_some());
+    assert!(refused().is_some_and(|guard| guard.failure().is_some_and(|why| why.contains("wait"))));
+    let state = Arc::new(());
+    for waits in [false, true] {
+        let captured = state.clone();
+        let guard = plain::attach(move |_| drop(captured.clone()));
+        assert!(guard.failure().is_some());
+        assert_eq!(Arc::strong_count(&state), 2);
+        if waits {
+            guard.detach_and_wait(AMPLE).expect("nothing to wait for");
+        } else {
+            drop(guard);
+        }
+        assert_eq!(Arc::strong_count(&state), 1);
+    }
+    drop(hold);
+    firing.join().expect("it ends");
+    holder.detach_and_wait(AMPLE).expect("it is detached");
+}
+
 #[test]
 fn a_closure_detaches_itself() {
     let _alone = common::alone();

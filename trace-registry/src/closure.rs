@@ -6,7 +6,8 @@
 //! # Invariants
 //!
 //! - CL-1: An entry's closure has the type that its trampoline was made for: both come from one call of [`attach`].
-//! - CL-2: A closure is dropped by the reclaimer, never by a thread that may be running it.
+//! - CL-2: A closure that was attached is dropped by the reclaimer, never by a thread that may be running it. One that could not be
+//!   attached runs nowhere, and is dropped with its guard.
 #![expect(unsafe_code, reason = "a closure is reached without its type")]
 
 use crate::image::Image;
@@ -48,7 +49,7 @@ unsafe impl<F: Sync + ?Sized> Sync for Closure<F> {}
 
 impl<F: ?Sized> Drop for Closure<F> {
     fn drop(&mut self) {
-        // Foreign code, in the tracer's own thread (CL-2).
+        // Foreign code, mostly in the tracer's own thread (CL-2).
         // SAFETY: dropped once, here, and not used again.
         contain(|| unsafe { ManuallyDrop::drop(&mut self.call) });
     }
@@ -152,8 +153,8 @@ pub trait AttachesSafely {}
 
 /// Keeps a closure attached to a tracepoint. Dropping it detaches the closure, and never waits.
 ///
-/// What the closure captured is dropped by the tracer's own thread, after the last firing that may still run it. A guard that is
-/// forgotten (`std::mem::forget`) leaves the closure attached for as long as the process lives.
+/// What the closure captured is dropped by the tracer's own thread, after the last firing that may still run it; or with the guard,
+/// where the closure [could not be attached](Self::failure). A guard that is forgotten (`std::mem::forget`) leaves the closure attached for as long as the process lives.
 #[must_use = "dropping the guard detaches the closure"]
 pub struct AttachGuard {
     closure: ManuallyDrop<Arc<Attached>>,
@@ -185,21 +186,26 @@ impl AttachGuard {
     /// [`DetachError::is_stuck`]: a probe has not returned within `limit`.
     pub fn detach_and_wait(self, limit: Duration) -> Result<(), DetachError> {
         let mut this = ManuallyDrop::new(self);
-        this.failure = None;
-        // SAFETY: taken once: `this` is not dropped.
-        let closure = unsafe { ManuallyDrop::take(&mut this.closure) };
-        match runtime().filter(|_| !is_hosted()) {
-            Some(runtime) => (runtime.detach_and_wait)(closure, limit),
+        match this.take() {
+            Some((runtime, closure)) => (runtime.detach_and_wait)(closure, limit),
             None => Ok(()),
         }
+    }
+
+    /// Takes the closure, for the run time that it is attached by. `None`: it is attached by none, and was dropped (CL-2).
+    ///
+    /// To be called once, last.
+    fn take(&mut self) -> Option<(&'static Runtime, Arc<Attached>)> {
+        // SAFETY: taken once: by `drop`, or by `detach_and_wait`, after which there is no `drop`.
+        let closure = unsafe { ManuallyDrop::take(&mut self.closure) };
+        let is_attached = self.failure.take().is_none();
+        Some((runtime().filter(|_| is_attached)?, closure))
     }
 }
 
 impl Drop for AttachGuard {
     fn drop(&mut self) {
-        // SAFETY: taken once: the guard is being dropped.
-        let closure = unsafe { ManuallyDrop::take(&mut self.closure) };
-        if let Some(runtime) = runtime().filter(|_| !is_hosted()) {
+        if let Some((runtime, closure)) = self.take() {
             (runtime.detach)(closure);
         }
     }
