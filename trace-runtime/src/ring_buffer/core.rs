@@ -646,6 +646,14 @@ impl<'m> Memory<'m> {
         Some((newest.sequence.load(Ordering::Relaxed), records))
     }
 
+    /// Returns the number of the oldest sub-buffer of which nothing was written over.
+    ///
+    /// Positions wrap, so they tell what is within 8 TiB; these numbers do not.
+    pub(super) fn oldest(&self, buffer: u32) -> Option<u64> {
+        // Beyond the largest there is none: a foreign file that lies.
+        Some(self.opened(buffer)?.0.min(u64::MAX >> 1).saturating_sub(self.shape().sub_buffers()))
+    }
+
     pub(super) fn shape(&self) -> Shape {
         Shape::new(self.layout.geometry.sub_buffer, self.layout.geometry.sub_buffers)
     }

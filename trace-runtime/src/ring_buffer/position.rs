@@ -122,6 +122,12 @@ impl Shape {
         self.sub_buffers
     }
 
+    /// Returns how many sub-buffers two positions may be apart so that their distance tells which is the later one. Half of all
+    /// positions, and half of that: a lap may be almost twice its ring.
+    pub(super) const fn in_sight(self) -> u64 {
+        1 << (POSITION_BITS - 2 - self.sub_buffer_bits)
+    }
+
     /// Returns how far `position` is into its sub-buffer. 0: the one before is closed, this one is not open yet.
     pub(super) const fn offset(self, position: Position) -> u64 {
         position.0 & (self.sub_buffer() - 1)
@@ -266,6 +272,15 @@ mod tests {
             prop_assert_eq!(shape.position_of(sequence), at(bytes / sub * sub));
             let before = bytes - bytes.min(u128::from(behind) << 9);
             prop_assert_eq!(u128::from(shape.bytes_between(at(before), at(bytes))), bytes - before);
+        }
+
+        #[test]
+        fn what_is_in_sight_is_not_taken_for_what_is_behind(shape in shape(), near in model_position(), behind in 0_u64..u64::MAX) {
+            let sub = u128::from(shape.sub_buffer());
+            let (bytes, behind) = (Plain::near(shape, near), behind % (shape.in_sight() + 1));
+            let at = |bytes| Plain { shape, bytes }.position();
+            let later = bytes / sub * sub + u128::from(behind) * sub;
+            prop_assert!(at(later).since(at(bytes / sub * sub)) <= 1 << (POSITION_BITS - 1));
         }
 
         #[test]

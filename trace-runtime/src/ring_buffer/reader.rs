@@ -320,15 +320,21 @@ impl Reader {
         let partly = CommitWord::load(&page.partly, Ordering::Acquire).position();
         // Relaxed: a sample.
         let mut consumed = page.consumed.load(Ordering::Relaxed);
-        let mut at = self.shape.position_of(consumed / self.shape.sub_buffer());
+        let sequence = consumed / self.shape.sub_buffer();
+        let oldest = memory.oldest(buffer)?;
+        let mut at = self.shape.position_of(sequence);
         if self.shape.start(partly) == at {
             consumed += self.shape.offset(partly);
             at = partly;
         }
         // Acquire: what is produced is not older than what is consumed.
         let produced = CommitWord::load(&memory.control(buffer)?.commit, Ordering::Acquire).position();
-        let ahead = self.shape.bytes_between(at, produced);
-        Some(Positions { produced: consumed.wrapping_add(ahead), consumed })
+        let (from, at) = if sequence < oldest {
+            (oldest.wrapping_mul(self.shape.sub_buffer()), self.shape.position_of(oldest))
+        } else {
+            (consumed, at)
+        };
+        Some(Positions { produced: from.wrapping_add(self.shape.bytes_between(at, produced)), consumed })
     }
 
     /// Returns the number of records appended to buffers and fallback region so far.
@@ -340,6 +346,9 @@ impl Reader {
     pub fn pending(&self, buffer: u32) -> u64 {
         let memory = self.memory();
         let (Some(control), Some(cursor)) = (memory.control(buffer), self.cursors.get(buffer as usize)) else { return 0 };
+        if memory.oldest(buffer).is_some_and(|oldest| cursor.sequence < oldest) {
+            return self.shape.ring();
+        }
         let now = CommitWord::load(&control.commit, Ordering::Relaxed).position();
         let at = self.shape.position_of(cursor.sequence).advance(cursor.offset);
         self.shape.bytes_between(at, now).min(self.shape.ring())
@@ -372,6 +381,11 @@ impl Reader {
         let cursor = self.cursors.get_mut(buffer as usize)?;
         let copies = self.purpose == Purpose::Snapshot || self.settings.mode == Mode::Overwrite;
         loop {
+            // Where it is further behind than positions tell, the numbers of sub-buffers do.
+            let oldest = memory.oldest(buffer)?;
+            if copies && oldest.saturating_sub(cursor.sequence) > shape.in_sight() {
+                cursor.skip_to(oldest);
+            }
             // For a cut: losses before the commit that it ends at. Acquire fence: the loads of the counters come before that
             // of the commit word.
             let sample = control.sample();
@@ -581,7 +595,8 @@ impl Cursor {
         let present = if shape.offset(word.position()) == 0 { shape.before(index) } else { index };
         // The newest sub-buffer that was opened knows its number; counted from 1.
         if let Some(newest) = memory.descriptor(buffer, present) {
-            let opened = newest.sequence.load(Ordering::Relaxed);
+            // Beyond the largest: a foreign file that lies.
+            let opened = newest.sequence.load(Ordering::Relaxed).min(u64::MAX >> 1);
             let oldest = opened.saturating_sub(shape.sub_buffers());
             let is_overwriting = memory.settings.mode == Mode::Overwrite;
             if cursor.sequence < oldest && is_overwriting || cursor.sequence > opened {
@@ -610,3 +625,91 @@ impl Cursor {
 // A reader may move to the consumer's thread; a packet to whoever writes it.
 static_assertions::assert_impl_all!(Reader: Send, Sync);
 static_assertions::assert_impl_all!(Packet: Send, Sync);
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Channel, ClockKind, Config, HeaderKind, Outcome, Placement};
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Flight;
+
+    impl Config for Flight {
+        const MODE: Mode = Mode::Overwrite;
+        const CLOCK: ClockKind = ClockKind::Os;
+        const HEADER: HeaderKind = HeaderKind::Large;
+        const PLACEMENT: Placement = Placement::Cpu;
+    }
+
+    /// Laps of the ring below in 8 TiB, which is as far as positions tell.
+    const FAR: u64 = 1 << (super::super::position::POSITION_BITS - 1 - 14);
+
+    /// Makes the rings what they would be after so many laps more, of sub-buffers with one record each.
+    fn turn(memory: &Memory<'_>, laps: u64) {
+        let shape = memory.shape();
+        for buffer in 0..memory.layout.geometry.buffers {
+            let control = memory.control(buffer).expect("a buffer");
+            let word = CommitWord::load(&control.commit, Ordering::Relaxed);
+            if word.bits() == 0 {
+                continue; // nothing ran on its CPU
+            }
+            let turned = Position::new(word.position().bits().wrapping_add(laps.wrapping_mul(shape.lap())));
+            control.commit.store(CommitWord::new(turned, word.records()).bits(), Ordering::Relaxed);
+            let sub_buffers = laps * shape.sub_buffers();
+            for index in 0..shape.sub_buffers() {
+                let descriptor = memory.descriptor(buffer, index).expect("a sub-buffer");
+                descriptor.sequence.fetch_add(sub_buffers, Ordering::Relaxed);
+                descriptor.records_before.fetch_add(sub_buffers, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn deliver(reader: &mut Reader) -> u64 {
+        let mut delivered = 0;
+        for buffer in 0..reader.geometry().buffers {
+            while let Some(packet) = reader.next(buffer, true) {
+                delivered += u64::from(packet.records);
+                reader.consume(packet);
+            }
+        }
+        delivered
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_reader_however_far_behind_goes_on_with_the_oldest_and_counts_the_rest(
+            half in 0_u64..6, near in 0_u64..9, below in any::<bool>(),
+        ) {
+            let laps = if below { (half * FAR).saturating_sub(near) } else { half * FAR + near };
+            let cpus = super::super::core::configured_cpus() as u32;
+            let geometry = Geometry { buffers: cpus, sub_buffer: 4096, sub_buffers: 4, fallback: 0 };
+            let channel = Channel::<Flight>::in_memory(geometry).expect("a channel");
+            if !super::super::core::is_registered::<Flight>() {
+                return Ok(()); // everything would go to the fallback region
+            }
+            let fill = || (0..1000).for_each(|_| assert_eq!(channel.record(1, &[&[7; 100]]), Outcome::Recorded));
+            fill();
+            let mut reader = channel.reader(Purpose::Consume).expect("the first reader");
+            let mut delivered = deliver(&mut reader);
+            fill();
+            turn(&reader.memory(), laps);
+            let behind = (0..cpus).map(|buffer| reader.pending(buffer)).sum::<u64>();
+            prop_assert!(behind >= 3 * 4096, "{behind}");
+            fill();
+            let more = deliver(&mut reader);
+            prop_assert!(more >= 100, "{more} of the newest");
+            delivered += more;
+            prop_assert_eq!(delivered + channel.core().losses().overwritten, reader.records());
+            let (pending, produced) = (0..cpus).map(|buffer| {
+                let positions = reader.positions(buffer).expect("a buffer");
+                (reader.pending(buffer), positions.produced - positions.consumed)
+            }).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+            prop_assert_eq!((pending, produced), (0, 0));
+            // All goes on as before.
+            fill();
+            let last = deliver(&mut reader);
+            prop_assert!(last >= 100);
+        }
+    }
+}
