@@ -9,7 +9,7 @@
 
 mod common;
 
-use ringtrace::tracepoint;
+use ringtrace::{Session, tracepoint};
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -19,6 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[tracepoint(record)]
 fn happened(number: u64, text: &str);
+
+/// Fired by nobody.
+#[allow(dead_code, reason = "what is enabled when nothing can be written any more")]
+#[tracepoint(record)]
+fn unheard(number: u64);
 
 const MODE: &str = "RINGTRACE_TEST_MODE";
 
@@ -112,7 +117,8 @@ scenarios! {
             let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
             let blocked = status.lines().find_map(|l| l.strip_prefix("SigBlk:")).unwrap_or_default().trim().to_owned();
             // All that can be blocked: not SIGKILL, SIGSTOP and the two that the C library keeps for itself.
-            assert!(!name.starts_with("ringtrace") || u64::from_str_radix(&blocked, 16).is_ok_and(|b| b | 0x1_8004_0100 == u64::MAX), "{name} {blocked}");
+            // One that has just ended says nothing any more.
+            assert!(!name.starts_with("ringtrace") || status.is_empty() || u64::from_str_radix(&blocked, 16).is_ok_and(|b| b | 0x1_8004_0100 == u64::MAX), "{name} {blocked}");
         }
         println!("= checked");
     };
@@ -237,6 +243,60 @@ scenarios! {
     no_file_may_grow: |begin| {
         // With SIGXFSZ as it is at first: a write beyond the limit would end the program.
         limit(libc::RLIMIT_FSIZE, 0);
+        begin();
+        fire_in_threads();
+        println!("= alive");
+    };
+
+    no_file_may_grow_any_more: |begin| {
+        begin();
+        fire_in_threads();
+        // With SIGXFSZ as it is at first, in every thread. What the program does next writes: the journal, rings, traces.
+        limit(libc::RLIMIT_FSIZE, 0);
+        if std::env::var(MODE).is_ok_and(|mode| mode == "session") {
+            let session = |name: &str| Session::builder(name).enable("host_safety:happened").output(name).start();
+            assert!(session("later").is_err_and(|e| e.is_io()), "its files cannot grow");
+        }
+        fire_in_threads();
+        println!("= alive");
+    };
+
+    no_file_may_grow_while_sessions_record: |begin| {
+        begin();
+        if std::env::var(MODE).is_ok_and(|mode| mode != "without") {
+            let builder = |name: &str| Session::builder(name).enable("host_safety:happened").output(name);
+            let (cut, flight) = (builder("cut").start().expect("a session"), builder("flight").overwrite().start().expect("a session"));
+            fire_in_threads();
+            cut.stop().and_then(|_| cut.start()).expect("all is well so far");
+            limit(libc::RLIMIT_FSIZE, 1);
+            for error in [
+                cut.enable("host_safety:unheard").expect_err("its class cannot be described"),
+                flight.trigger("when host_safety:unheard then notify").map(drop).expect_err("nor its"),
+                flight.snapshot("now").map(drop).expect_err("it cannot be written"),
+                Session::builder("more").enable("*").start().map(drop).expect_err("nor its rings"),
+            ] {
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                assert!(cause.contains("no file larger than 1 bytes (RLIMIT_FSIZE)"), "{error}: {cause}");
+            }
+            fire_in_threads();
+            // The loss is stated, and what was written before is a complete trace.
+            assert!(cut.stop().is_err_and(|e| e.to_string().contains("recording ended")));
+            assert_eq!(common::read(std::path::Path::new("cut")).events(), 3000);
+        }
+        println!("= alive");
+    };
+
+    nobody_reads_what_it_says: |begin| {
+        // SAFETY: two descriptors are written; the second becomes stderr, which nobody can read. A write there raises SIGPIPE, which
+        // is set to what programs that are not Rust's have. Where the trace lies is said at the end, by this thread.
+        unsafe {
+            let mut ends = [0; 2];
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            libc::dup2(ends[1], 2);
+            libc::close(ends[0]);
+            libc::close(ends[1]);
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
         begin();
         fire_in_threads();
         println!("= alive");

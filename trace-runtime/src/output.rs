@@ -333,7 +333,7 @@ impl StreamFile {
         let result = self.write(&parts, size as u64).and_then(|()| self.index.append(&entry.encode()));
         if let Err(source) = result {
             // A reader must find whole packets only. If even this fails, the index says where they end.
-            let _ = self.file.file().and_then(|f| f.set_len(self.len));
+            let _ = self.file.write(|file| file.set_len(self.len));
             return Err(Kind::Output { path: self.path.clone(), source }.into());
         }
         self.len += size as u64;
@@ -342,28 +342,29 @@ impl StreamFile {
     }
 
     fn write(&mut self, parts: &[&[u8]; 3], size: u64) -> io::Result<()> {
-        let file = self.file.file()?;
-        self.blocks.allocate(file, self.len + size);
-        let mut at = self.len;
-        let written = rustix::io::pwritev(file, &parts.map(IoSlice::new), at)? as u64;
-        if written == size {
-            return Ok(());
-        }
-        // A short write, for instance at the end of a disk's space: the rest piece by piece, until it is in or an error.
-        let mut skip = written as usize;
-        at += written;
-        for part in parts {
-            let rest = part.get(skip..).unwrap_or_default();
-            skip = skip.saturating_sub(part.len());
-            file.write_all_at(rest, at)?;
-            at += rest.len() as u64;
-        }
-        Ok(())
+        let (blocks, mut at) = (&mut self.blocks, self.len);
+        self.file.write(|file| {
+            blocks.allocate(file, at + size);
+            let written = rustix::io::pwritev(file, &parts.map(IoSlice::new), at)? as u64;
+            if written == size {
+                return Ok(());
+            }
+            // A short write, for instance at the end of a disk's space: the rest piece by piece, until it is in or an error.
+            let mut skip = written as usize;
+            at += written;
+            for part in parts {
+                let rest = part.get(skip..).unwrap_or_default();
+                skip = skip.saturating_sub(part.len());
+                file.write_all_at(rest, at)?;
+                at += rest.len() as u64;
+            }
+            Ok(())
+        })
     }
 
     fn trim(&mut self) -> io::Result<()> {
         if self.blocks.are_beyond(self.len) {
-            self.file.file()?.set_len(self.len)?; // also gives back blocks beyond the end
+            self.file.write(|file| file.set_len(self.len))?; // also gives back blocks beyond the end
             self.blocks = Blocks::behind(self.len);
         }
         Ok(())

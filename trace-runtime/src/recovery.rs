@@ -381,7 +381,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_file() {
-            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+            sys::without_signals(|| std::fs::copy(entry.path(), to.join(entry.file_name())))?;
         } else if kind.is_dir() && entry.path().join("metadata").exists() {
             copy_indexed(&entry.path(), &to.join(entry.file_name()))?;
         }
@@ -396,7 +396,7 @@ fn copy_indexed(from: &Path, to: &Path) -> io::Result<()> {
         for entry in std::fs::read_dir(from.join(part))? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
-                std::fs::copy(entry.path(), to.join(part).join(entry.file_name()))?;
+                sys::without_signals(|| std::fs::copy(entry.path(), to.join(part).join(entry.file_name())))?;
             }
         }
     }

@@ -220,6 +220,16 @@ impl OwnFile {
         Ok(self)
     }
 
+    /// Writes to it, or changes its length, [without a signal](sys::without_signals) to the program.
+    ///
+    /// # Errors
+    ///
+    /// As for [`file`](Self::file), and those of `write`.
+    pub(crate) fn write<T>(&mut self, write: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+        let file = self.file()?;
+        sys::without_signals(|| write(file))
+    }
+
     fn is_own(&self) -> bool {
         rustix::fs::fstat(&*self.file).is_ok_and(|stat| identity(&stat) == self.identity)
     }
@@ -311,9 +321,8 @@ impl Appended {
         if self.is_cut {
             return Err(io::Error::other("an earlier write failed halfway"));
         }
-        let file = self.file.file()?;
-        if let Err(error) = file.write_all_at(piece, self.len) {
-            self.is_cut = file.set_len(self.len).is_err();
+        if let Err(error) = self.file.write(|file| file.write_all_at(piece, self.len)) {
+            self.is_cut = self.file.write(|file| file.set_len(self.len)).is_err();
             return Err(error);
         }
         self.len += piece.len() as u64;

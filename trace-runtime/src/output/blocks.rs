@@ -52,7 +52,8 @@ impl Blocks {
         if end > self.allocated {
             // Small traces are not worth it.
             let step = if self.allocated == 0 && end < ALLOCATION / 16 { ALLOCATION / 16 } else { ALLOCATION };
-            let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, self.allocated, step);
+            let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+            let _ = sys::without_signals(|| Ok(rustix::fs::fallocate(file, flags, self.allocated, step)?));
             self.allocated += step;
         }
         #[cfg(not(target_os = "linux"))]

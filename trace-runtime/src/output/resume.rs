@@ -128,13 +128,13 @@ impl StreamFile {
         stream: StreamId,
         uuid: [u8; 16],
     ) -> io::Result<(Option<StreamFile>, u64)> {
-        let file = OwnFile::open(directory, name, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty())?;
+        let mut file = OwnFile::open(directory, name, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty())?;
         let packets = whole_packets(&file, stream, uuid)?;
         let whole = packets.last().map_or(0, |last| last.offset + last.packet.packet_bits / 8);
         let is_kept = trace_registry::is_mutated!(recovery_partial_kept) && whole > 0;
         let len = if is_kept { file.metadata()?.len() } else { whole };
         let cut = file.metadata()?.len() - len;
-        file.set_len(len)?; // also gives back what was allocated ahead
+        file.write(|file| file.set_len(len))?; // also gives back what was allocated ahead
         let index_name = format!("{name}.idx");
         let _ = rustix::fs::unlinkat(indexes, &*index_name, AtFlags::empty());
         if packets.is_empty() {

@@ -12,6 +12,7 @@
 use super::{Directory, Packet, Sink, StreamId};
 use crate::error::{Error, Result};
 use crate::metadata;
+use crate::sys;
 use crate::transfer::Told;
 use std::collections::HashMap;
 use std::io;
@@ -170,7 +171,8 @@ impl Rotated {
         let mut next = Directory::create(&place(&self.root, number), &numbered(&self.trace, number), self.format, None)?;
         let lines = self.told.iter().map(|(id, told)| format!("{} {} {}\n", id.class, id.instance, told.discarded));
         let path = place(&self.root, number).join(EARLIER);
-        std::fs::write(&path, lines.collect::<String>()).map_err(|e| Error::io("cannot write", &path, e))?;
+        let lines = lines.collect::<String>();
+        sys::without_signals(|| std::fs::write(&path, lines)).map_err(|e| Error::io("cannot write", &path, e))?;
         next.describe(&self.classes)?;
         let stream = StreamId { class: metadata::CONSUMER, instance: 0 };
         for (begin_ns, end_ns, content) in &self.own {

@@ -7,6 +7,7 @@ use super::position::{CommitWord, Shape};
 use super::sequence::{self, AppendPieces, Appender, PerCpu};
 use super::{Config, Geometry, HeaderKind, LONGEST_HEADER, Mode, Placement};
 use crate::clock::Clock;
+use crate::sys;
 use crate::sys::memory::{Mapping, WipedWord, Words};
 use core::mem::size_of;
 use std::fs::File;
@@ -61,34 +62,29 @@ unsafe impl Sync for Core {}
 
 /// Gives the file its length, and checks that there is room for all of it.
 fn extend(file: &File, len: u64) -> io::Result<()> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-    if limit.is_some_and(|limit| len > limit) {
-        // Growing the file would raise SIGXFSZ.
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than the limit on file sizes (RLIMIT_FSIZE)"));
-    }
     let free = rustix::fs::fstatvfs(file).ok().filter(|fs| fs.f_blocks > 0).map(|fs| fs.f_bavail * fs.f_frsize);
     if free.is_some_and(|free| len > free) {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    file.set_len(len)
+    sys::without_signals(|| file.set_len(len))
 }
 
 /// Reserves room in the file: a later store to the mapping must not find the file system full (SIGBUS).
 fn allocate(file: &File, from: u64, len: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     loop {
-        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), from, len) {
-            Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => break,
-            Err(error) => return Err(error.into()),
+        let flags = rustix::fs::FallocateFlags::empty();
+        match sys::without_signals(|| Ok(rustix::fs::fallocate(file, flags, from, len)?)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => break, // EOPNOTSUPP, ENOSYS
+            result => return result,
         }
     }
     let zeroes = vec![0; 1 << 20];
     let mut at = from;
     while at < from + len {
         let n = zeroes.len().min(usize::try_from(from + len - at).unwrap_or(usize::MAX));
-        rustix::io::pwrite(file, &zeroes[..n], at).map(|written| at += written as u64)?;
+        at += sys::without_signals(|| Ok(rustix::io::pwrite(file, &zeroes[..n], at)?))? as u64;
     }
     Ok(())
 }

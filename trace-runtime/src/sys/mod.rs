@@ -9,7 +9,7 @@ pub(crate) mod object_file;
 mod program;
 mod random;
 
-pub(crate) use file::start_writing;
+pub(crate) use file::{start_writing, without_signals};
 pub(crate) use image::*;
 pub(crate) use program::*;
 pub(crate) use random::random;

@@ -83,8 +83,8 @@ pub(crate) fn write_stderr(mut bytes: &[u8]) {
     let stderr = io::stderr();
     while !bytes.is_empty() {
         // write(2).
-        match rustix::io::write(stderr.as_fd(), bytes) {
-            Err(rustix::io::Errno::INTR) => {}
+        match super::without_signals(|| Ok(rustix::io::write(stderr.as_fd(), bytes)?)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // Closed (EBADF, EPIPE), full and not to be waited for (EAGAIN), or a device that takes nothing.
             Err(_) | Ok(0) => return,
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
