@@ -3,8 +3,9 @@
 mod common;
 
 use ringtrace::{Event, Session, probe, tracepoint};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -135,6 +136,79 @@ fn a_probe_that_never_returns_keeps_nobody() {
     }
     assert!(other.statistics().bytes > 0, "nothing is delivered any more");
     std::mem::forget((session, other)); // the end of the process must come by itself
+}
+
+/// Whether the consumer's thread waits in write(2) for whoever reads stderr.
+fn is_consumer_writing() -> bool {
+    let is_writing = |task: &std::path::Path| {
+        let of = |file: &str| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+        of("comm").trim() == "ringtrace" && of("syscall").starts_with(&format!("{} 0x2 ", libc::SYS_write))
+    };
+    std::fs::read_dir("/proc/self/task").expect("it").flatten().any(|task| is_writing(&task.path()))
+}
+
+#[test]
+#[expect(unsafe_code, reason = "fills a pipe")]
+fn an_output_that_hangs_holds_up_nobody() {
+    let name = "an_output_that_hangs_holds_up_nobody";
+    if !common::is_child(name) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut command = common::child(name);
+        command.current_dir(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the child starts");
+        let (stdout, mut stderr) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+        let (sender, said) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        let mut last = String::from("nothing");
+        while !last.contains("all returned") {
+            match said.recv_timeout(Duration::from_secs(60)) {
+                Ok(line) => last = line,
+                Err(_) => {
+                    child.kill().expect("it is ended");
+                    panic!("it hangs, or ended; the last that returned: {last}");
+                }
+            }
+        }
+        // Only now does anybody read what it prints.
+        let mut printed = String::new();
+        stderr.read_to_string(&mut printed).expect("text");
+        assert!(child.wait().expect("it ends").success(), "{printed}");
+        // What was enabled meanwhile is described before its first event.
+        assert!(printed.contains("lifecycle:texted") && printed.contains("lifecycle:InParent"), "{printed}");
+        return;
+    }
+    // SAFETY: stderr is a pipe, which takes no more when this is done; nobody else writes to it.
+    unsafe {
+        let flags = libc::fcntl(2, libc::F_GETFL);
+        libc::fcntl(2, libc::F_SETFL, flags | libc::O_NONBLOCK);
+        while libc::write(2, [b'\n'; 4096].as_ptr().cast(), 4096) > 0 || libc::write(2, [b'\n'].as_ptr().cast(), 1) > 0 {}
+        libc::fcntl(2, libc::F_SETFL, flags);
+    }
+    let session = Session::builder("hangs").enable("lifecycle:numbered").print().start().expect("a session");
+    let guard = acted::attach(|| {});
+    while !is_consumer_writing() {
+        numbered(1);
+        std::thread::yield_now();
+    }
+    session.disable("lifecycle:numbered").expect("it is known");
+    println!("disable");
+    session.enable("lifecycle:texted").expect("the output may yet take it");
+    assert!(texted::enabled() && !numbered::enabled());
+    texted("meanwhile");
+    println!("enable");
+    drop(guard);
+    println!("the guard");
+    session.recorder::<InParent>().expect("a recorder").record(InParent { b: 1, c: 2 });
+    println!("recorder");
+    assert!(session.statistics().events > 2);
+    println!("statistics");
+    let other = Session::builder("other").enable("lifecycle:*").output("other").start().expect("its own output is well");
+    acted();
+    assert!(other.enable("nowhere:at_all").is_err_and(|e| e.is_rule()));
+    std::mem::forget((session, other)); // their end waits for the consumer's thread
+    println!("all returned");
 }
 
 #[test]

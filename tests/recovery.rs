@@ -87,6 +87,50 @@ fn assert_complete(trace: &Path, told: u64) {
     assert_eq!(contents.discarded, 0);
 }
 
+#[tracepoint(record)]
+fn undescribed(number: u64);
+
+const AHEAD: &str = "what_the_output_could_not_take_is_described_by_recovery";
+
+#[test]
+#[expect(unsafe_code, reason = "setrlimit, abort")]
+fn what_the_output_could_not_take_is_described_by_recovery() {
+    if common::is_child(AHEAD) {
+        let session = Session::builder("killed").enable("recovery:counted").output("trace").start().expect("a session");
+        // The journal may still grow: it is shorter than the metadata, which may not.
+        let limit = std::fs::metadata("trace/metadata").expect("it is there").len();
+        // SAFETY: the structure is complete; a limit of this process.
+        unsafe {
+            let limit = libc::rlimit { rlim_cur: limit, rlim_max: libc::RLIM_INFINITY };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+        }
+        let error = session.enable("recovery:undescribed").expect_err("the metadata cannot grow");
+        assert!(error.is_io() && error.to_string().contains("recording ended"), "{error}");
+        undescribed(1);
+        assert!(!undescribed::enabled(), "a rule of what was refused holds");
+        // Nothing is delivered any more, and the rings keep it. The ID that the journal has is nobody else's.
+        (0..100).for_each(|number| counted(number, "some text"));
+        drop(session.recorder::<Late>().expect_err("as before"));
+        std::process::abort();
+    }
+    let _alone = common::alone();
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let mut command = common::child(AHEAD);
+    let mut process = command.env("XDG_RUNTIME_DIR", place.path()).current_dir(place.path()).spawn().expect("the child starts");
+    let pid = process.id();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&process.wait().expect("it ends")), Some(libc::SIGABRT));
+    let metadata = || std::fs::read_to_string(place.path().join("trace/metadata")).expect("text");
+    assert!(!metadata().contains("recovery:undescribed"));
+    Remains::open(&session(place.path(), pid)).and_then(|remains| remains.recover(None)).expect("a trace");
+    assert!(metadata().contains("recovery:undescribed") && metadata().contains("recovery:Late"));
+    assert_complete(&place.path().join("trace"), 100);
+}
+
+#[derive(ringtrace::Event)]
+struct Late {
+    number: u64,
+}
+
 const CONTINUED: &str = "the_trace_of_a_killed_process_is_continued_from_its_rings";
 
 #[test]

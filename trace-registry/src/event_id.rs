@@ -61,16 +61,6 @@ impl EventIds {
         self.by_name.get(name)?.iter().find(is_it).copied()
     }
 
-    /// Takes back the ID that was assigned last, because its class could not be described. Others stay.
-    pub fn take_back(&mut self, id: u32) {
-        if id as usize + 1 != self.classes.len() {
-            return;
-        }
-        if let Some(ids) = self.classes.pop().and_then(|key| self.by_name.get_mut(&key.name)) {
-            ids.retain(|other| *other != id);
-        }
-    }
-
     /// Returns the assigned classes; the index is the ID.
     pub fn classes(&self) -> &[EventKey] {
         &self.classes

@@ -1,10 +1,12 @@
 //! Attachment: which probes run, and into which sessions they record.
 //!
 //! The control lock guards what decides that: the sessions, their rules, the probes that panicked. Under it the lists of
-//! the tracepoints concerned are made anew and published; the old ones are retired. Nothing here waits for a grace period.
+//! the tracepoints concerned are made anew and published; the old ones are retired. Nothing here waits for a grace period, nor for
+//! a disk, also not by way of another lock: whoever detaches a closure, or loads a shared object, waits for the control lock.
 
 #![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
 use crate::aggregate;
+use crate::builder::CEILING;
 use crate::catalogue::{self, Site};
 pub(crate) use crate::catalogue::{NamedProbe, probes, sites};
 use crate::closure;
@@ -42,6 +44,8 @@ pub(crate) struct Control {
     /// What the agent counts and tests collect, by address of the probe.
     watched: Vec<(usize, Arc<dyn Watch>)>,
     aggregations: Vec<Arc<aggregate::Inner>>,
+    /// Names and memory of sessions that are being made.
+    reserved: Vec<(String, u64)>,
     /// Closures, in the order in which they were attached.
     closures: Vec<Arc<Attached>>,
     /// Closures of this process image that have a guard, by address: a forked child may have guards of its parent's.
@@ -57,6 +61,7 @@ static CONTROL: PerImage<Mutex<Control>> = PerImage::new(|| {
         detached: panicked.map(address).collect(),
         watched: Vec::new(),
         aggregations: Vec::new(),
+        reserved: Vec::new(),
         closures: Vec::new(),
         guarded: Vec::new(),
         panicked: Vec::new(),
@@ -95,6 +100,38 @@ pub(crate) fn tick(now: Instant) {
         Ok(mut control) => control.tick(now),
         Err(TryLockError::Poisoned(control)) => control.into_inner().tick(now),
         Err(TryLockError::WouldBlock) => {}
+    }
+}
+
+/// Name and memory of a session that is being made: that takes files, and a disk may hang, so it is not done under the control lock.
+/// Given up when it is dropped, when the control lock is not held.
+pub(crate) struct Reservation(String);
+
+/// Reserves the name and the memory of a session.
+///
+/// # Errors
+///
+/// [`Error::is_session_exists`]; [`Error::is_memory`]: it would be more than the process's ceiling.
+pub(crate) fn reserve(name: &str, memory: u64) -> Result<Reservation> {
+    let mut control = control();
+    if recordings().iter().any(|s| s.name == name) || control.reserved.iter().any(|(reserved, _)| reserved == name) {
+        return Err(Kind::SessionExists(name.to_owned()).into());
+    }
+    let (used, ceiling) = (control.memory(), CEILING.load(Ordering::Relaxed));
+    if used + memory > ceiling {
+        return Err(Kind::Memory(format!(
+            "the sessions and aggregations of this process map {used} bytes and this one needs {memory}: more than the process's ceiling of \
+             {ceiling}; make it smaller, stop another, or raise the ceiling by `ringtrace::set_memory_ceiling`"
+        ))
+        .into());
+    }
+    control.reserved.push((name.to_owned(), memory));
+    Ok(Reservation(name.to_owned()))
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        control().reserved.retain(|(name, _)| *name != self.0);
     }
 }
 
@@ -210,7 +247,8 @@ impl Control {
 
     /// Bytes that sessions map, and that aggregations may use.
     pub(crate) fn memory(&self) -> u64 {
-        recordings().iter().map(|s| s.memory).sum::<u64>() + self.aggregations.iter().map(|a| a.memory).sum::<u64>()
+        let reserved = self.reserved.iter().map(|(_, memory)| memory).sum::<u64>();
+        recordings().iter().map(|s| s.memory).sum::<u64>() + reserved + self.aggregations.iter().map(|a| a.memory).sum::<u64>()
     }
 
     /// Puts a closure behind the probes of its tracepoint.
@@ -268,7 +306,7 @@ impl Control {
         self.detached.retain(|d| probes().any(|p| std::ptr::from_ref(p.probe).addr() == *d && has_panicked(p)));
         let is_new = |p: &NamedProbe| changed.contains(&catalogue::key(p.tracepoint));
         for session in recordings().iter().filter(|s| s.is_recording()) {
-            if let Err(error) = session.prepare(|p| is_new(p) && session.wants(p)) {
+            if let Err(error) = session.prepare_locked(|p| is_new(p) && session.wants(p)) {
                 session.warn(error.to_string());
             }
         }

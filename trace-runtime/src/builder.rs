@@ -1,14 +1,17 @@
 //! The description of a session, until it starts.
 
-use crate::attach;
+use crate::attach::{self, NamedProbe};
 use crate::consumer;
 use crate::context::Context;
 use crate::error::{Kind, Result};
 use crate::follow;
 use crate::occasion::{self, Occasion};
 use crate::output::rotation::Rotation;
-use crate::process;
+use crate::plan::{self, Wanted};
+use crate::process::{self, Process};
+use crate::rcu::lock;
 use crate::recording::Recording;
+use crate::ring_buffer::{Geometry, Placement};
 use crate::session::Session;
 use crate::state;
 use crate::sys;
@@ -338,6 +341,17 @@ impl Builder {
         Ok(Session { recording })
     }
 
+    /// The sizes of its rings, and whether they are by concurrency ID.
+    fn divide(&self, process: &Process) -> Result<(Geometry, bool)> {
+        let sequences = trace_registry::sys::cpu_id() != u32::MAX;
+        plan::divide(Wanted {
+            memory: self.memory,
+            sub_buffer: self.sub_buffer,
+            cpus: if sequences { process.cpus.len() as u32 } else { 0 },
+            has_cid: Placement::MmCid.is_available(),
+        })
+    }
+
     /// The same, for whoever ends the recording otherwise.
     pub(crate) fn begin(self) -> Result<Arc<Recording>> {
         let process = process::current()?;
@@ -359,21 +373,23 @@ impl Builder {
             rules.extend(attach::rules(text, false, !self.sensitive, &mut warnings)?);
         }
         warnings.extend(attach::duplicates(&rules));
-        let mut control = attach::control();
-        if attach::recordings().iter().any(|s| s.name == self.name) {
-            return Err(Kind::SessionExists(self.name).into());
-        }
+        let divided = self.divide(process)?;
+        let _reservation = attach::reserve(&self.name, divided.0.file_size())?;
         if self.is_threadless {
             consumer::run_at_exit();
         } else {
             consumer::ensure_running()?;
         }
-        let recording = Arc::new(Recording::create(process, &self, rules, warnings, control.memory())?);
-        if let Err(error) = recording.prepare(|p| recording.wants(p)) {
+        let recording = Arc::new(Recording::create(process, &self, rules, warnings, divided)?);
+        let taken = |p: &NamedProbe| recording.wants(p);
+        let described = recording.prepare(taken).and_then(|_| lock(&recording.delivery).describe_first());
+        if let Err(error) = described.and_then(|()| occasion::watch(&self.snapshot_on)) {
             recording.remove_files();
             return Err(error);
         }
-        if let Err(error) = occasion::watch(&self.snapshot_on) {
+        let mut control = attach::control();
+        if let Err(error) = recording.prepare_locked(taken) {
+            drop(control);
             recording.remove_files();
             return Err(error);
         }
@@ -381,10 +397,10 @@ impl Builder {
         if recording.builder.follow {
             follow::install();
         }
-        populate_the_rest(&recording);
-        control.publish(|p| recording.wants(p));
-        consumer::hurry();
+        control.publish(taken);
         drop(control);
+        consumer::hurry();
+        populate_the_rest(&recording);
         for text in &self.triggers {
             if let Err(error) = trigger::add(&recording, text) {
                 consumer::destroy(&recording, false);

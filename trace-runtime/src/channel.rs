@@ -32,6 +32,7 @@ pub(crate) struct Channel {
     pub(crate) context: Context,
     plan: Plan,
     pub(crate) redact: bool,
+    /// Of the classes that are described (JR-1). A leaf among locks.
     ids: Mutex<EventIds>,
     /// Records in which a value was cut.
     cut: AtomicU64,
@@ -55,21 +56,9 @@ impl Channel {
         self.core.largest_record().saturating_sub(ring_buffer::LONGEST_HEADER + self.context.size())
     }
 
-    /// Returns the event ID of a class; where it is new, after `describe` has written its descriptions.
-    pub(crate) fn event_id(
-        &self,
-        name: &str,
-        level: Level,
-        class: &'static EventClass,
-        least: usize,
-        describe: impl FnOnce(Vec<ctf::EventClass>) -> Result<()>,
-    ) -> Result<u32> {
-        self.check_class(class, least)?;
-        if let Some(id) = lock(&self.ids).find(name, level, class) {
-            return Ok(id);
-        }
-        let key = EventKey { name: name.to_owned(), level, class };
-        self.assign(std::iter::once(key), describe).map(|ids| ids[0])
+    /// Returns the event ID of a class; `None`: it is not described yet.
+    pub(crate) fn event_id(&self, name: &str, level: Level, class: &EventClass) -> Option<u32> {
+        lock(&self.ids).find(name, level, class)
     }
 
     /// Whether an event of a class fits.
@@ -80,32 +69,27 @@ impl Channel {
         Ok(())
     }
 
-    /// Returns the event IDs of classes that fit, after `describe` has written the descriptions of those that are new.
-    pub(crate) fn assign(
-        &self,
-        keys: impl Iterator<Item = EventKey>,
-        describe: impl FnOnce(Vec<ctf::EventClass>) -> Result<()>,
-    ) -> Result<Vec<u32>> {
-        // Held until the classes are described: nobody else may use their IDs before (JR-1).
-        let mut ids = lock(&self.ids);
-        let (mut assigned, mut new, mut descriptions) = (Vec::new(), Vec::new(), Vec::new());
-        for key in keys {
-            let (id, is_new) = ids.assign(key);
-            assigned.push(id);
+    /// Finds those of `keys` that have no event ID. Returns them in the order of the IDs that they will [have](Self::take), and how
+    /// they are to be described. The caller sees to it that there is one at a time.
+    pub(crate) fn new_classes(&self, keys: impl IntoIterator<Item = EventKey>) -> (EventIds, Vec<ctf::EventClass>) {
+        let ids = lock(&self.ids);
+        let first = ids.classes().len() as u32;
+        let (mut new, mut descriptions) = (EventIds::default(), Vec::new());
+        for key in keys.into_iter().filter(|key| ids.find(&key.name, key.level, key.class).is_none()) {
+            let (number, is_new) = new.assign(key);
             if is_new {
-                let EventKey { name, level, class } = &ids.classes()[id as usize];
-                let of = |stream| metadata::event(stream, id, name, *level, class, self.redact);
-                new.push(id);
+                let EventKey { name, level, class } = &new.classes()[number as usize];
+                let of = |stream| metadata::event(stream, first + number, name, *level, class, self.redact);
                 descriptions.extend([of(metadata::RINGS), of(metadata::FALLBACK)]);
             }
         }
-        if !descriptions.is_empty() {
-            if let Err(error) = describe(descriptions) {
-                new.into_iter().rev().for_each(|id| ids.take_back(id));
-                return Err(error);
-            }
-        }
-        Ok(assigned)
+        (new, descriptions)
+    }
+
+    /// Gives [new classes](Self::new_classes), which are described now, their event IDs.
+    pub(crate) fn take(&self, new: &EventIds) {
+        let mut ids = lock(&self.ids);
+        new.classes().iter().for_each(|key| _ = ids.assign(key.clone()));
     }
 
     /// Form of the record headers.

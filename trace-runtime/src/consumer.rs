@@ -9,6 +9,9 @@
 //! - CO-1: Only this thread reads rings and moves their `consumed` positions.
 //! - CO-2: It holds neither the control lock nor a delivery lock while it waits for a grace period (WR-2), and waits for none
 //!   without limit.
+//! - CO-3: It alone waits for outputs, which may hang, and then holds no lock but that delivery's. Nobody who holds the control lock,
+//!   or the dynamic linker's, waits for a disk or for a delivery lock; other threads of the program wait for a moment, except where
+//!   they ask for the end of a recording or for a trace: `start`, `stop`, `snapshot`, `keep`.
 
 use crate::attach::{self, NamedProbe};
 use crate::error::{Error, Kind, Result};
@@ -34,6 +37,8 @@ pub(crate) enum Request {
     Destroy(Arc<Recording>, Option<Sender<Result<()>>>),
     /// Deliver what the triggers of a session wait for, up to now.
     Follow(Arc<Recording>, Sender<Result<()>>),
+    /// Describe to the output of a session what it has not yet.
+    Describe(Arc<Recording>, Sender<Result<()>>),
     /// Run a round now.
     Hurry,
 }
@@ -103,6 +108,13 @@ pub(crate) fn request(make: impl FnOnce(Sender<Result<()>>) -> Request) -> Resul
     let (reply, answer) = channel();
     send(make(reply))?;
     wait(answer)
+}
+
+/// The same, for at most `limit`: without an answer until then, the request was granted, as far as is known.
+pub(crate) fn request_within(limit: Duration, make: impl FnOnce(Sender<Result<()>>) -> Request) -> Result<()> {
+    let (reply, answer) = channel();
+    send(make(reply))?;
+    answer.recv_timeout(limit).unwrap_or(Ok(()))
 }
 
 /// Waits for an answer.
@@ -241,6 +253,9 @@ impl Consumer {
                     trigger::sources(&session).iter().filter(|s| s.is_recording()).for_each(|s| _ = s.round(true));
                     let _ = reply.send(Ok(()));
                 }
+                Ok(Request::Describe(session, reply)) => {
+                    let _ = reply.send(lock(&session.delivery).describe());
+                }
                 Ok(Request::Hurry) => {
                     let now = Instant::now();
                     (self.interval, self.next_round, self.last_busy) = (SHORTEST, now, now);
@@ -269,6 +284,7 @@ impl Consumer {
         }
         for session in recording() {
             session.tick(Instant::now());
+            session.catch_up();
             let is_source = session.source().is_some();
             if is_source {
                 longest = TRIGGERED;

@@ -1,16 +1,16 @@
 //! Delivery: from a session's rings to its output, by the consumer's thread alone.
 
 use crate::error::{Error, Result};
-use crate::journal::Journal;
 use crate::keep::{self, Kept, NotKept, Sieve};
 use crate::metadata;
 use crate::output::{Elsewhere, Packet, Sink, StreamId};
+use crate::rcu::lock;
 use crate::report;
 use crate::ring_buffer::{Losses, Mode, Moment, Reader};
 use crate::threads::ThreadNames;
-use crate::transfer::{Front, Span, Transfer};
+use crate::transfer::{Classes, Front, Span, Transfer};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use trace_ctf::schema as ctf;
 
@@ -27,12 +27,10 @@ pub(crate) struct Round {
 /// The reading end of a session.
 pub(crate) struct Delivery {
     transfer: Transfer,
-    /// `None`: another process writes it.
-    journal: Option<Journal>,
     /// What snapshots are described by.
     trace: ctf::Trace,
-    classes: Vec<ctf::EventClass>,
-    failure: Option<Arc<Error>>,
+    classes: Classes,
+    failure: Failure,
     /// Another process consumes the rings, and this one does not.
     is_elsewhere: bool,
     /// All names that were told, for snapshots: also those of threads that have ended.
@@ -41,6 +39,20 @@ pub(crate) struct Delivery {
     threads: Option<ThreadNames>,
     /// Where events are kept by their keys.
     keeping: Option<Keeping>,
+}
+
+/// What ended a recording, if anything did: known also while an output hangs.
+pub(crate) type Failure = Arc<OnceLock<Error>>;
+
+/// How far a delivery is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// Bytes of the records delivered.
+    pub(crate) bytes: u64,
+    /// Bytes that the output wrote.
+    pub(crate) written: u64,
+    /// What was lost so far.
+    pub(crate) lost: Losses,
 }
 
 /// What is held back until it is known which keys are kept.
@@ -63,22 +75,14 @@ const HALF: u32 = 128;
 const TOLD: Duration = Duration::from_secs(1);
 
 impl Delivery {
-    /// `has_names`: the trace is to have the names of this process's threads. Without a journal, the rings are another's.
-    pub(crate) fn new(
-        reader: Reader,
-        trace: ctf::Trace,
-        has_names: bool,
-        sink: Box<dyn Sink>,
-        journal: Option<Journal>,
-    ) -> Delivery {
-        let mut transfer = Transfer::new(reader, Front::of(&trace), Span::Whole, sink);
-        transfer.is_foreign = journal.is_none();
+    /// `has_names`: the trace is to have the names of this process's threads.
+    pub(crate) fn new(reader: Reader, trace: ctf::Trace, has_names: bool, sink: Box<dyn Sink>, classes: Classes) -> Delivery {
+        let transfer = Transfer::new(reader, Front::of(&trace), Span::Whole, sink);
         Delivery {
-            transfer,
+            transfer: transfer.with_classes(classes.clone()),
             trace,
-            classes: Vec::new(),
-            journal,
-            failure: None,
+            classes,
+            failure: Failure::default(),
             is_elsewhere: false,
             names: Vec::new(),
             threads: has_names.then(ThreadNames::default),
@@ -86,13 +90,22 @@ impl Delivery {
         }
     }
 
-    /// From now on the output gets only what is kept.
+    /// The rings are another process's.
+    pub(crate) fn of_another_process(mut self) -> Delivery {
+        self.transfer.is_foreign = true;
+        self
+    }
+
+    /// Whether the output gets only what is kept.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keeping.is_some()
+    }
+
+    /// From now on the output gets only what is kept. [`metadata::not_kept`] is among the classes.
     pub(crate) fn keep(&mut self, kept: Arc<Kept>) -> Result<()> {
-        if self.keeping.is_some() {
-            return Ok(());
-        }
-        self.describe(vec![metadata::not_kept()])?;
-        let mut sieve = Sieve::new(Box::new(Elsewhere::default()), kept.clone(), &self.trace, &self.classes, None)?;
+        self.transfer.describe()?;
+        let classes = self.transfer.described();
+        let mut sieve = Sieve::new(Box::new(Elsewhere::default()), kept.clone(), &self.trace, &classes, None)?;
         sieve.put_before(std::mem::replace(&mut self.transfer.sink, Box::new(Elsewhere::default())));
         self.transfer.sink = Box::new(sieve);
         let (told, told_at, moments) = (NotKept::default(), Instant::now(), VecDeque::new());
@@ -112,30 +125,31 @@ impl Delivery {
         self.is_elsewhere && (reader.holder().is_some() || !reader.was_claimed() && reader.records() > 0)
     }
 
-    /// Describes new event classes; before they are used anywhere (JR-1).
+    /// Describes to the output what it has not yet; otherwise that is done before the next packet (JR-4).
     ///
     /// # Errors
     ///
-    /// Journal or output failed: neither has any of them.
-    pub(crate) fn describe(&mut self, mut classes: Vec<ctf::EventClass>) -> Result<()> {
-        let written = self.journal.as_mut().map(|journal| journal.describe(&classes)).transpose()?;
-        if let Err(error) = self.transfer.sink.describe(&classes) {
-            // Their IDs may become those of others.
-            self.journal.iter_mut().zip(written).for_each(|(journal, written)| journal.take_back(written));
-            return Err(error);
+    /// The output failed, now or earlier.
+    pub(crate) fn describe(&mut self) -> Result<()> {
+        if self.failure.get().is_none() {
+            self.attempt(|d| d.transfer.describe().map(|()| Round::default()));
         }
-        self.classes.append(&mut classes);
-        Ok(())
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// The same for an output that is just made, whose failure is its maker's.
+    pub(crate) fn describe_first(&mut self) -> Result<()> {
+        self.transfer.describe()
     }
 
     /// What describes a snapshot: the trace, its classes, and the names of threads.
     pub(crate) fn description(&mut self, now_ns: u64) -> (ctf::Trace, Vec<ctf::EventClass>, Vec<(u32, String)>) {
-        if self.threads.is_some() && self.failure.is_none() {
+        if self.threads.is_some() && self.failure.get().is_none() {
             self.attempt(|d| d.deliver_thread_names(true, now_ns).map(|()| Round::default()));
         }
         // Where the trace does not want them, those that live.
         let names = if self.threads.is_some() { self.names.clone() } else { ThreadNames::default().news(true) };
-        (self.trace.clone(), self.classes.clone(), names)
+        (self.trace.clone(), lock(&self.classes).clone(), names)
     }
 
     pub(crate) fn reader(&self) -> &Reader {
@@ -143,7 +157,16 @@ impl Delivery {
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.as_deref().map(Error::again)
+        self.failure.get().map(Error::again)
+    }
+
+    /// Where its failure will be.
+    pub(crate) fn failures(&self) -> Failure {
+        self.failure.clone()
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        Figures { bytes: self.bytes(), written: self.written(), lost: self.losses() }
     }
 
     pub(crate) fn written(&self) -> u64 {
@@ -167,10 +190,11 @@ impl Delivery {
     /// Delivers finished sub-buffers, and with `cut` what is committed of the current ones. In overwrite mode nothing: those
     /// rings are delivered when recording ends.
     pub(crate) fn round(&mut self, cut: bool, now_ns: u64) -> Round {
-        if self.failure.is_some() || self.is_elsewhere {
+        if self.failure.get().is_some() || self.is_elsewhere {
             return Round::default();
         }
         self.attempt(|d| {
+            d.transfer.describe()?;
             d.deliver_thread_names(false, now_ns)?;
             match d.transfer.reader.settings().mode {
                 Mode::Overwrite => Ok(Round::default()),
@@ -225,8 +249,9 @@ impl Delivery {
 
     /// Delivers everything, and tells the output the last losses. Nobody writes to the rings any more.
     pub(crate) fn finish(&mut self, now_ns: u64, quiet: bool) {
-        if self.failure.is_none() && !self.is_elsewhere {
+        if self.failure.get().is_none() && !self.is_elsewhere {
             self.attempt(|d| {
+                d.transfer.describe()?;
                 d.deliver_thread_names(true, now_ns)?;
                 d.transfer.reader.end_at(None);
                 let fullness = d.transfer.deliver(true, quiet)?;
@@ -250,7 +275,7 @@ impl Delivery {
     fn attempt(&mut self, work: impl FnOnce(&mut Delivery) -> Result<Round>) -> Round {
         work(self).unwrap_or_else(|error| {
             report::say(format_args!("{}", crate::error::Chain(&error)));
-            self.failure = Some(Arc::new(error));
+            let _ = self.failure.set(error);
             let _ = self.transfer.sink.flush();
             Round::default()
         })

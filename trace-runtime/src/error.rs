@@ -203,11 +203,6 @@ impl Error {
         matches!(*self.0, Kind::TooManyRetired { .. } | Kind::Stopping(_) | Kind::InUse { .. })
     }
 
-    /// Whether events of a class cannot fit into a session's records.
-    pub(crate) fn is_class_too_large(&self) -> bool {
-        matches!(*self.0, Kind::ClassTooLarge { .. })
-    }
-
     /// The same failure of an output, for another caller.
     pub(crate) fn again(&self) -> Error {
         let (path, kind, cause) = match &*self.0 {

@@ -9,8 +9,10 @@ use crate::error::{Error, Result};
 use crate::journal;
 use crate::output::rotation::{Rotated, Rotation};
 use crate::output::{Directory, Sink};
+use crate::rcu::lock;
 use crate::ring_buffer::{Holder, Losses, Purpose, Reader};
 use crate::storage::{JOURNAL, RINGS};
+use crate::transfer::Classes;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -22,6 +24,7 @@ use trace_ctf::schema as ctf;
 /// The consuming end of a session of another process.
 pub struct Consumer {
     delivery: Delivery,
+    classes: Classes,
     journal: PathBuf,
     /// Bytes of the journal that were read.
     read: u64,
@@ -78,8 +81,9 @@ impl Consumer {
         } else {
             Box::new(Directory::create(output, &schema.trace, format, Some(begun_ns))?)
         };
-        let delivery = Delivery::new(reader, schema.trace, false, sink, None);
-        let mut consumer = Consumer { delivery, journal, read: 0, described: HashSet::new(), holder };
+        let classes = Classes::default();
+        let delivery = Delivery::new(reader, schema.trace, false, sink, classes.clone()).of_another_process();
+        let mut consumer = Consumer { delivery, classes, journal, read: 0, described: HashSet::new(), holder };
         consumer.describe()?;
         Ok(consumer)
     }
@@ -96,7 +100,8 @@ impl Consumer {
         let new: Vec<ctf::EventClass> = schema.events().iter().filter(is_new).cloned().collect();
         let described: Vec<_> = new.iter().map(|class| (class.stream_id, class.id)).collect();
         if !new.is_empty() {
-            self.delivery.describe(new)?;
+            lock(&self.classes).extend(new);
+            self.delivery.describe_first()?;
         }
         self.described.extend(described);
         Ok(())

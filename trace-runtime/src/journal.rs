@@ -17,6 +17,8 @@
 //! - JR-2: A reader takes frames up to the first that is short or whose checksum differs: a process that was killed in the
 //!   middle of one had not published what it describes.
 //! - JR-3: The first two frames are written together, before any event: a journal that lacks one of them has no events.
+//! - JR-4: The trace has an event class before it has a packet that holds an event of it, and may have it later than the journal: an ID
+//!   that the journal has is never given to another class, whatever becomes of the output, and recovery writes what the trace lacks.
 
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
@@ -87,9 +89,6 @@ pub(crate) struct Journal {
     is_mapped: bool,
 }
 
-/// Where in a journal the last descriptions begin.
-pub(crate) struct Written(u64);
-
 impl Journal {
     /// `is_mapped`: it is in core dumps.
     pub(crate) fn new(file: OwnFile, path: &Path, trace: &ctf::Trace, origin: &Origin, is_mapped: bool) -> Result<Journal> {
@@ -98,16 +97,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns what [`take_back`](Self::take_back) needs.
-    pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<Written> {
-        let written = Written(self.file.len());
-        self.append(|frames| event_classes(frames, classes))?;
-        Ok(written)
-    }
-
-    /// Takes back the last descriptions: nothing that they describe was published (JR-1).
-    pub(crate) fn take_back(&mut self, Written(len): Written) {
-        self.file.shorten(len);
+    /// Adds descriptions; where that fails, none.
+    pub(crate) fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
+        self.append(|frames| event_classes(frames, classes))
     }
 
     /// Frames are written together, so that a kill leaves at most one partial frame at the end.
@@ -251,19 +243,8 @@ mod tests {
     fn classes_are_read_as_they_were_written() {
         let classes =
             [class(0, 0, "a"), class(17, 0, "a"), class(0, 1, "b"), class(17, 1, "c"), class(0, 2, "c"), class(17, 2, "c")];
-        let contents = written(|journal| _ = journal.describe(&classes).expect("it is written"));
+        let contents = written(|journal| journal.describe(&classes).expect("it is written"));
         assert_eq!((contents.schema.events(), contents.rest), (&classes[..], 0));
-    }
-
-    #[test]
-    fn what_is_taken_back_is_not_in_the_journal() {
-        let contents = written(|journal| {
-            let first = journal.describe(&[class(0, 0, "a")]).expect("it is written");
-            journal.take_back(first);
-            // The same ID, for another class.
-            journal.describe(&[class(0, 0, "b")]).expect("it is written");
-        });
-        assert_eq!(contents.schema.events(), [class(0, 0, "b")]);
     }
 
     #[test]

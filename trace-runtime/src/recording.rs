@@ -1,25 +1,24 @@
 //! What a session is inside: rules, channel, reading end, files.
 
 use crate::attach::{self, NamedProbe};
-use crate::builder::{Builder, CEILING, Clock, Output};
+use crate::builder::{Builder, Clock, Output};
 use crate::catalogue;
 use crate::channel::{Channel, Plan};
 use crate::condition::{Made, Progress};
-use crate::consumer;
+use crate::consumer::{self, Request};
 use crate::context::Context;
-use crate::delivery::{Delivery, Round};
+use crate::delivery::{Delivery, Failure, Figures, Round};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Journal, Origin};
 use crate::keep::Kept;
 use crate::metadata;
 use crate::output::rotation::Rotated;
 use crate::output::{Directory, Elsewhere, Sink};
-use crate::plan::{self, Wanted};
 use crate::print::Printer;
 use crate::process::{self, Process};
 use crate::rcu::lock;
 use crate::recovery;
-use crate::ring_buffer::{ClockKind, Core, HeaderKind, Mode, Placement, Purpose};
+use crate::ring_buffer::{ClockKind, Core, Geometry, HeaderKind, Mode, Purpose};
 use crate::rule::Rule;
 use crate::snapshot;
 use crate::state;
@@ -27,9 +26,10 @@ use crate::statistics::{RuleState, Statistics};
 use crate::storage::Storage;
 use crate::sys;
 use crate::threads;
+use crate::transfer::Classes;
 use crate::trigger::{self, Follower, Source, Trigger};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 use trace_ctf::schema as ctf;
 use trace_registry::condition::{Conditional, FILTERED, LIMITED};
@@ -48,7 +48,17 @@ pub(crate) struct Recording {
     pub(crate) generation: AtomicU64,
     /// Whether the consumer's thread is ending the recording.
     pub(crate) is_stopping: AtomicBool,
+    /// Held while the output is written, which may hang: never awaited by who holds the control lock.
     pub(crate) delivery: Mutex<Delivery>,
+    /// How far that was after its last round.
+    figures: Mutex<Figures>,
+    failure: Failure,
+    /// Held while the journal is written, which lies with the rings: in memory, or where the session was told to keep them. Then it
+    /// is never awaited by who holds the control lock.
+    journal: Mutex<Journal>,
+    classes: Classes,
+    /// Whether there is something to be described and published that could not be under the control lock.
+    is_behind: AtomicBool,
     storage: Mutex<Storage>,
     pub(crate) path: Option<PathBuf>,
     pub(crate) warnings: Mutex<Vec<String>>,
@@ -64,6 +74,9 @@ pub(crate) struct Recording {
     pub(crate) is_agents: bool,
     pub(crate) begun: Instant,
 }
+
+/// How long a thread of the program, or the agent's, waits for an output that may hang.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a change of the rules did.
 pub(crate) struct Change {
@@ -95,24 +108,9 @@ impl Recording {
         builder: &Builder,
         rules: Vec<Rule>,
         mut warnings: Vec<String>,
-        used: u64,
+        (geometry, by_cid): (Geometry, bool),
     ) -> Result<Recording> {
-        let sequences = trace_registry::sys::cpu_id() != u32::MAX;
-        let (geometry, by_cid) = plan::divide(Wanted {
-            memory: builder.memory,
-            sub_buffer: builder.sub_buffer,
-            cpus: if sequences { process.cpus.len() as u32 } else { 0 },
-            has_cid: Placement::MmCid.is_available(),
-        })?;
         let memory = geometry.file_size();
-        let ceiling = CEILING.load(Ordering::Relaxed);
-        if used + memory > ceiling {
-            return Err(Kind::Memory(format!(
-                "the sessions and aggregations of this process map {used} bytes and this one needs {memory}: more than the process's ceiling of \
-                 {ceiling}; make it smaller, stop another, or raise the ceiling by `ringtrace::set_memory_ceiling`"
-            ))
-            .into());
-        }
         let classes = attach::probes().filter(|p| p.probe.class.is_some() && attach::decides(&rules, p)).count();
         let plan = Plan {
             mode: if builder.overwrite { Mode::Overwrite } else { Mode::Discard },
@@ -135,7 +133,7 @@ impl Recording {
         warnings.extend(warning);
         let mut storage = storage;
         let built = Self::build(process, builder, plan, geometry, &storage);
-        let (channel, delivery, path) = match built {
+        let (channel, delivery, journal, classes, path) = match built {
             Ok(built) => built,
             Err(error) => {
                 storage.remove();
@@ -149,7 +147,12 @@ impl Recording {
             rules: Mutex::new(rules),
             generation: AtomicU64::new(1),
             is_stopping: AtomicBool::new(false),
+            failure: delivery.failures(),
+            figures: Mutex::new(delivery.figures()),
             delivery: Mutex::new(delivery),
+            journal: Mutex::new(journal),
+            classes,
+            is_behind: AtomicBool::new(false),
             storage: Mutex::new(storage),
             path,
             warnings: Mutex::new(warnings),
@@ -168,9 +171,9 @@ impl Recording {
         process: &'static Process,
         builder: &Builder,
         plan: Plan,
-        geometry: crate::ring_buffer::Geometry,
+        geometry: Geometry,
         storage: &Storage,
-    ) -> Result<(Channel, Delivery, Option<PathBuf>)> {
+    ) -> Result<(Channel, Delivery, Journal, Classes, Option<PathBuf>)> {
         let at = storage.rings_path().unwrap_or_else(|| PathBuf::from("memfd"));
         // By concurrency ID the first numbers are used first, so the rings are those.
         let indices = if plan.by_cid { (0..geometry.buffers).collect() } else { process.cpus.clone() };
@@ -196,7 +199,7 @@ impl Recording {
         let snapshots = builder.overwrite.then(|| snapshot::directory_of(&builder.name, path.as_deref()));
         let origin = Origin::new(origin_ns, path.as_deref(), snapshots.as_deref());
         let is_mapped = !matches!(builder.output, Output::Trigger(_));
-        let journal = Journal::new(journal, &storage.journal_path(), &trace, &origin, is_mapped)?;
+        let mut journal = Journal::new(journal, &storage.journal_path(), &trace, &origin, is_mapped)?;
         let is_elsewhere = matches!(builder.output, Output::Elsewhere(_));
         let sink: Box<dyn Sink> = match (&path, &builder.output) {
             (_, Output::Elsewhere(_)) => Box::new(Elsewhere::default()),
@@ -213,12 +216,15 @@ impl Recording {
         if builder.context.contains(Context::THREAD_NAME) {
             threads::want_names();
         }
-        let mut delivery = Delivery::new(reader, trace, has_names, sink, Some(journal));
+        let first = vec![metadata::thread_name()];
+        journal.describe(&first)?;
+        let classes = Classes::new(Mutex::new(first));
+        let mut delivery = Delivery::new(reader, trace, has_names, sink, classes.clone());
         if is_elsewhere {
             delivery.leave_to_others();
         }
-        delivery.describe(vec![metadata::thread_name()])?;
-        Ok((Channel::new(core, process, plan, builder.context, !builder.sensitive), delivery, path))
+        delivery.describe_first()?;
+        Ok((Channel::new(core, process, plan, builder.context, !builder.sensitive), delivery, journal, classes, path))
     }
 
     pub(crate) fn check_process(&self) -> Result<()> {
@@ -239,9 +245,10 @@ impl Recording {
     }
 
     /// Records again after it was stopped.
-    pub(crate) fn start(&self) -> Result<()> {
+    pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
         self.check_process()?;
         self.tick(Instant::now());
+        self.describe_ahead(|p| self.wants(p))?;
         let mut control = attach::control();
         if let Some(failure) = self.failure() {
             return Err(failure);
@@ -249,7 +256,7 @@ impl Recording {
         if self.is_stopping.load(Ordering::Relaxed) {
             return Err(Kind::Stopping(self.name.clone()).into());
         }
-        self.prepare(|p| self.wants(p))?;
+        self.prepare_locked(|p| self.wants(p))?;
         self.generation.store(self.channel.core.generation(), Ordering::Relaxed);
         control.publish(|p| self.wants(p));
         consumer::hurry();
@@ -267,23 +274,75 @@ impl Recording {
 
     /// Whether a rule takes the probe, with a condition that fits its events if it has one.
     pub(crate) fn wants(&self, probe: &NamedProbe) -> bool {
-        let rules = lock(&self.rules);
-        attach::deciding(&rules, probe).is_some_and(|rule| !rule.is_conditional() || self.made(rule, probe).is_some())
+        self.takes(&lock(&self.rules), probe)
+    }
+
+    fn takes(&self, rules: &[Rule], probe: &NamedProbe) -> bool {
+        attach::deciding(rules, probe).is_some_and(|rule| !rule.is_conditional() || self.made(rule, probe).is_some())
     }
 
     fn made(&self, rule: &Rule, probe: &NamedProbe) -> Option<Arc<Made>> {
         rule.progress.as_ref()?.made(rule, probe.probe.class?, self.channel.redact).ok()
     }
 
-    /// Describes the classes of the probes that `concerns`, so that [`place`](Self::place) finds them.
+    /// Describes the classes of the probes that `concerns`, so that [`place`](Self::place) finds them; not under the control lock.
+    /// Returns whether there were new ones.
     ///
     /// # Errors
     ///
-    /// The output failed. A class that is too large for the session's records is a warning.
-    pub(crate) fn prepare(&self, concerns: impl Fn(&NamedProbe) -> bool) -> Result<()> {
+    /// The journal cannot be written. A class that is too large for the session's records is a warning.
+    pub(crate) fn prepare(&self, concerns: impl Fn(&NamedProbe) -> bool) -> Result<bool> {
+        self.describe(self.undescribed(concerns))
+    }
+
+    /// The same under the control lock: what has become known since. Where the rings lie on a disk, which may hang, the consumer's
+    /// thread describes it soon, and [`catches up`](Self::catch_up) with the lists.
+    pub(crate) fn prepare_locked(&self, concerns: impl Fn(&NamedProbe) -> bool) -> Result<()> {
+        let keys = self.undescribed(concerns);
+        if self.builder.rings.is_none() || keys.is_empty() {
+            return self.describe(keys).map(drop);
+        }
+        // Relaxed: what is to be described is found under locks.
+        self.is_behind.store(true, Ordering::Relaxed);
+        consumer::hurry();
+        Ok(())
+    }
+
+    /// Does what [`prepare_locked`](Self::prepare_locked) left; for the consumer's thread.
+    pub(crate) fn catch_up(&self) {
+        if self.is_behind.swap(false, Ordering::Relaxed) {
+            if let Err(error) = self.prepare(|p| self.wants(p)) {
+                self.warn(error.to_string());
+            }
+            attach::control().publish(|p| self.wants(p));
+        }
+    }
+
+    /// As [`prepare`](Self::prepare), and waits for the output to have the new ones.
+    fn describe_ahead(self: &Arc<Self>, concerns: impl Fn(&NamedProbe) -> bool) -> Result<()> {
+        if self.prepare(concerns)? { self.describe_to_output() } else { Ok(()) }
+    }
+
+    /// Waits for the output to have what is described, to tell whether it can; for a moment, since its disk may hang. It will be there
+    /// before the next packet (JR-4).
+    pub(crate) fn describe_to_output(self: &Arc<Self>) -> Result<()> {
+        if consumer::is_this_thread() || !consumer::is_running() {
+            return lock(&self.delivery).describe();
+        }
+        if process::may_wait("").is_err() {
+            return Ok(());
+        }
+        consumer::request_within(PATIENCE, |reply| Request::Describe(self.clone(), reply))
+    }
+
+    /// Classes of probes that have no event ID yet, and can have one.
+    fn undescribed(&self, concerns: impl Fn(&NamedProbe) -> bool) -> Vec<EventKey> {
         let mut keys = Vec::new();
         for named in attach::probes().filter(|p| concerns(p)) {
             let Some(class) = named.probe.class else { continue };
+            if self.channel.event_id(&named.name, named.probe.level, class).is_some() {
+                continue;
+            }
             match self.channel.check_class(class, named.probe.least) {
                 Ok(()) => keys.push(EventKey { name: named.name.clone(), level: named.probe.level, class }),
                 Err(error) => {
@@ -291,8 +350,24 @@ impl Recording {
                 }
             }
         }
-        // All at once: thousands of classes are two writes.
-        self.channel.assign(keys.into_iter(), |classes| lock(&self.delivery).describe(classes)).map(drop)
+        keys
+    }
+
+    /// Gives classes event IDs, once they are described (JR-1). Returns whether any was new. All at once: thousands are one write.
+    fn describe(&self, keys: Vec<EventKey>) -> Result<bool> {
+        if keys.is_empty() {
+            return Ok(false);
+        }
+        let mut journal = lock(&self.journal);
+        let (new, descriptions) = self.channel.new_classes(keys);
+        if descriptions.is_empty() {
+            return Ok(false); // another thread was faster
+        }
+        journal.describe(&descriptions)?;
+        // Before their IDs are used: the output has them before any packet that holds an event of theirs.
+        lock(&self.classes).extend(descriptions);
+        self.channel.take(&new);
+        Ok(true)
     }
 
     /// What a list is to have of this session for a probe; `None`: no rule [takes it](Self::wants). Without a target it only runs:
@@ -315,15 +390,8 @@ impl Recording {
         made: Option<&Made>,
     ) -> Option<Conditional> {
         let probe = named.probe;
-        let id = match self.event_id(&named.name, probe.level, class, probe.least) {
-            Ok(id) => id,
-            Err(error) => {
-                if !error.is_class_too_large() {
-                    self.warn(format!("{} is not recorded: {error}", named.name));
-                }
-                return None;
-            }
-        };
+        // Without one it is too large, or not described yet.
+        let id = self.channel.event_id(&named.name, probe.level, class)?;
         let target = self.channel.target(id, self.generation(), probe.least);
         let conditional = match made {
             None => Conditional::always(target),
@@ -335,8 +403,15 @@ impl Recording {
         }
     }
 
+    /// Returns the event ID of a class, which it has from now on.
     pub(crate) fn event_id(&self, name: &str, level: Level, class: &'static EventClass, least: usize) -> Result<u32> {
-        self.channel.event_id(name, level, class, least, |classes| lock(&self.delivery).describe(classes))
+        self.channel.check_class(class, least)?;
+        loop {
+            if let Some(id) = self.channel.event_id(name, level, class) {
+                return Ok(id);
+            }
+            self.describe(vec![EventKey { name: name.to_owned(), level, class }])?;
+        }
     }
 
     /// The rules, as they were written.
@@ -349,11 +424,12 @@ impl Recording {
     }
 
     /// Adds rules; with `exclude`, ones that leave out what they match.
-    pub(crate) fn change(&self, text: &str, exclude: bool) -> Result<Change> {
+    pub(crate) fn change(self: &Arc<Self>, text: &str, exclude: bool) -> Result<Change> {
         self.check_process()?;
         crate::rcu::admit()?;
         let mut warnings = Vec::new();
         let rules = attach::rules(text, exclude, self.channel.redact, &mut warnings)?;
+        self.describe_ahead(|p| self.takes(&rules, p))?;
         let mut control = attach::control();
         let before = lock(&self.rules).clone();
         // An earlier rule for the same probes can decide nothing any more, unless this one ends.
@@ -363,7 +439,7 @@ impl Recording {
         after.extend(rules.iter().cloned());
         *lock(&self.rules) = after;
         let concerned = |p: &NamedProbe| rules.iter().any(|r| r.matches(p.probe, &p.name));
-        if let Err(error) = self.prepare(|p| concerned(p) && self.wants(p)) {
+        if let Err(error) = self.prepare_locked(|p| concerned(p) && self.wants(p)) {
             *lock(&self.rules) = before;
             return Err(error);
         }
@@ -390,7 +466,7 @@ impl Recording {
         *lock(&self.rules) = kept;
         let concerned = |p: &NamedProbe| gone.iter().any(|r| r.matches(p.probe, &p.name));
         // What an earlier rule takes again, it may never have taken before.
-        if let Err(error) = self.prepare(|p| concerned(p) && self.wants(p)) {
+        if let Err(error) = self.prepare_locked(|p| concerned(p) && self.wants(p)) {
             self.warn(error.to_string());
         }
         control.publish(concerned);
@@ -475,12 +551,19 @@ impl Recording {
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
-        lock(&self.delivery).failure()
+        self.failure.get().map(Error::again)
     }
 
-    /// From now on the output gets only what is kept.
+    /// From now on the output gets only what is kept. Waits for it.
     pub(crate) fn keep(&self) -> Result<()> {
-        lock(&self.delivery).keep(self.kept.clone())
+        let mut delivery = lock(&self.delivery);
+        if delivery.keeps() {
+            return Ok(());
+        }
+        let class = vec![metadata::not_kept()];
+        lock(&self.journal).describe(&class)?;
+        lock(&self.classes).extend(class);
+        delivery.keep(self.kept.clone())
     }
 
     /// Closes the gates for this session. The events under way end with a grace period.
@@ -496,10 +579,30 @@ impl Recording {
         if self.channel.core.settings().clock == ClockKind::None { 0 } else { self.process.clock.now_ns() }
     }
 
+    fn with_delivery<T>(&self, act: impl FnOnce(&mut Delivery) -> T) -> T {
+        let mut delivery = lock(&self.delivery);
+        let result = act(&mut delivery);
+        *lock(&self.figures) = delivery.figures();
+        result
+    }
+
+    /// How far the delivery is; where its output hangs, how far it was before.
+    fn figures(&self) -> Figures {
+        let begun = Instant::now();
+        loop {
+            match self.delivery.try_lock() {
+                Ok(delivery) => return delivery.figures(),
+                Err(TryLockError::Poisoned(delivery)) => return delivery.into_inner().figures(),
+                Err(TryLockError::WouldBlock) if begun.elapsed() > PATIENCE => return *lock(&self.figures),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
+            }
+        }
+    }
+
     /// Delivers what is ready; with `cut`, what is committed.
     pub(crate) fn round(&self, cut: bool) -> Round {
         let now_ns = self.now_ns();
-        let round = lock(&self.delivery).round(cut, now_ns);
+        let round = self.with_delivery(|delivery| delivery.round(cut, now_ns));
         if let Some(source) = self.source() {
             source.delivered(now_ns);
         }
@@ -509,7 +612,7 @@ impl Recording {
     /// Delivers everything. `quiet`: nobody writes to the rings any more.
     pub(crate) fn finish(&self, quiet: bool) {
         let now_ns = self.now_ns();
-        lock(&self.delivery).finish(now_ns, quiet);
+        self.with_delivery(|delivery| delivery.finish(now_ns, quiet));
         if let Some(source) = self.source() {
             source.delivered(now_ns);
         }
@@ -570,18 +673,18 @@ impl Recording {
     pub(crate) fn statistics(&self) -> Statistics {
         let core = &self.channel.core;
         let (filtered, limited) = self.passed_over();
-        let delivery = lock(&self.delivery);
+        let Figures { bytes, written, lost } = self.figures();
         Statistics {
             events: core.records(),
-            bytes: delivery.bytes(),
-            lost: delivery.losses(),
+            bytes,
+            lost,
             cut: self.channel.cut_records(),
             filtered,
             limited,
             not_kept: self.kept.not_kept(),
             memory: self.memory,
             buffers: core.geometry().buffers,
-            written: delivery.written(),
+            written,
         }
     }
 }

@@ -57,8 +57,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As for [`Builder::start`]; then nothing has changed. [`Error::is_busy`](crate::Error::is_busy): too much waits for a
-    /// grace period.
+    /// As for [`Builder::start`]; then no rule has changed. [`Error::is_io`](crate::Error::is_io): the output cannot take the
+    /// descriptions of new events; then the recording has ended. An output that hangs is waited for no longer than a second.
+    /// [`Error::is_busy`](crate::Error::is_busy): too much waits for a grace period.
     pub fn enable(&self, rules: &str) -> Result<()> {
         self.recording.change(rules, false)?;
         state::dump(&self.recording, Some(rules));
@@ -207,6 +208,7 @@ impl Session {
         let class = E::DESCRIPTION;
         let name = Name::derived(class.module_path, class.name).to_string();
         let id = self.recording.event_id(&name, Level::Info, class, E::SIZES.least)?;
+        self.recording.describe_to_output()?;
         Ok(Recorder::new(id, self.recording.clone()))
     }
 }

@@ -305,17 +305,6 @@ impl Appended {
         Mapping::new(self.file.file()?, len, false)
     }
 
-    /// Bytes of the whole pieces.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Takes back the pieces behind the first `len` bytes.
-    pub(crate) fn shorten(&mut self, len: u64) {
-        self.is_cut = self.file.file().and_then(|file| file.set_len(len)).is_err();
-        self.len = len;
-    }
-
     /// Appends a piece, or nothing.
     pub(crate) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.is_cut {

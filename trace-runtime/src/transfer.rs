@@ -4,13 +4,19 @@
 use crate::error::Result;
 use crate::metadata;
 use crate::output::{Packet, Sink, StreamId};
+use crate::rcu::lock;
 use crate::ring_buffer::{Losses, Reader};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use trace_ctf::schema as ctf;
 
 /// Fallback records are gathered to packets of about this size, in bytes.
 const FALLBACK_PACKET: usize = 64 << 10;
 const FALLBACK: StreamId = StreamId { class: metadata::FALLBACK, instance: 0 };
+
+/// The event classes of a session, in the order in which they were described; shared with whoever describes more. A leaf among
+/// locks: nobody waits for an output under it.
+pub(crate) type Classes = Arc<Mutex<Vec<ctf::EventClass>>>;
 
 /// What the packets of a stream told so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,6 +71,10 @@ pub(crate) struct Transfer {
     /// Records of each buffer that were overwritten, as its last packet told.
     overwritten: BTreeMap<u32, u64>,
     pub(crate) sink: Box<dyn Sink>,
+    /// None where the output has all from the beginning.
+    classes: Classes,
+    /// How many of them the output has.
+    described: usize,
     /// Whether another process may still write to the rings.
     pub(crate) is_foreign: bool,
     /// The records delivered.
@@ -93,6 +103,8 @@ impl Transfer {
             earlier: BTreeMap::new(),
             overwritten: BTreeMap::new(),
             sink,
+            classes: Classes::default(),
+            described: 0,
             is_foreign: false,
             events: 0,
             bytes: 0,
@@ -103,6 +115,26 @@ impl Transfer {
     pub(crate) fn go_on_with(&mut self, reader: Reader) {
         self.earlier = self.told.iter().map(|(stream, told)| (*stream, told.discarded)).collect();
         (self.reader, self.span) = (reader, Span::Whole);
+    }
+
+    /// From now on describes these classes, and what comes behind them, to the output.
+    pub(crate) fn with_classes(self, classes: Classes) -> Transfer {
+        Transfer { classes, ..self }
+    }
+
+    /// Describes to the output what it has not yet.
+    pub(crate) fn describe(&mut self) -> Result<()> {
+        let new = lock(&self.classes)[self.described..].to_vec();
+        if !new.is_empty() {
+            self.sink.describe(&new)?;
+            self.described += new.len();
+        }
+        Ok(())
+    }
+
+    /// The classes that the output has.
+    pub(crate) fn described(&self) -> Vec<ctf::EventClass> {
+        lock(&self.classes)[..self.described].to_vec()
     }
 
     /// What was told of each stream.
@@ -200,6 +232,8 @@ impl Transfer {
             content: &packet.content[had..],
             ..*packet
         };
+        // Behind the look into the rings, so whatever the packet holds was described before this (JR-4).
+        self.describe()?;
         self.sink.deliver(packet)?;
         self.bytes += packet.content.len() as u64;
         self.events += extent.records;
