@@ -112,3 +112,63 @@ fn what_cannot_be_is_refused() {
     let refused = flight.snapshot_on(libc::SIGKILL).start().expect_err("it has no handler");
     assert!(refused.is_io() && refused.to_string().contains("signal 9"), "{refused}");
 }
+
+const WITHOUT_ROOM: &str = "a_thread_that_could_not_start_is_tried_again";
+
+/// As `setrlimit(RLIMIT_AS)` of the bytes that are mapped now, and so many more.
+fn limit_memory(beyond: Option<u64>) {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc");
+    let mapped = pages.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096;
+    let limit = beyond.map_or(libc::RLIM_INFINITY, |beyond| mapped + beyond);
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: reads the limit.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+}
+
+fn has_thread(name: &str) -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").expect("/proc").flatten();
+    let mut names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.any(|comm| comm.trim_end() == name)
+}
+
+#[test]
+fn a_thread_that_could_not_start_is_tried_again() {
+    if common::is_child(WITHOUT_ROOM) {
+        let first = Session::builder("first").enable("occasions:*").output("first").start().expect("a session");
+        let flight = || {
+            let builder = Session::builder("flight").enable("occasions:*").overwrite().memory(256 << 10).output("trace");
+            builder.snapshot_on(libc::SIGUSR2).start()
+        };
+        limit_memory(Some(1800 << 10)); // less than the stack of a thread
+        // Until no stack of a thread that has ended is left to be used again.
+        while has_thread("ringtrace-pages") {
+            std::thread::yield_now();
+        }
+        let idle: Vec<_> = std::iter::from_fn(|| std::thread::Builder::new().spawn(std::thread::park).ok()).collect();
+        let refused = flight().expect_err("no thread can start");
+        limit_memory(None);
+        assert!(refused.to_string().contains("SIGUSR2"), "{refused}");
+        let session = flight().expect("a session");
+        counted(7);
+        // SAFETY: a plain call.
+        unsafe { libc::raise(libc::SIGUSR2) };
+        appeared("flight.snapshots".as_ref());
+        drop((session, first));
+        idle.into_iter().for_each(|thread| thread.thread().unpark());
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let mut child = common::child(WITHOUT_ROOM).current_dir(place.path()).spawn().expect("it starts");
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let status = loop {
+        match child.try_wait().expect("a child") {
+            Some(status) => break status,
+            None if std::time::Instant::now() > limit => {
+                child.kill().expect("it is ended");
+                panic!("no thread takes the snapshot");
+            }
+            None => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    assert!(status.success());
+}

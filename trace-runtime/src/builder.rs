@@ -380,10 +380,12 @@ impl Builder {
         } else {
             consumer::ensure_running()?;
         }
+        // Before anything is made that would be left: without a session, an occasion saves nothing.
+        occasion::watch(&self.snapshot_on)?;
         let recording = Arc::new(Recording::create(process, &self, rules, warnings, divided)?);
         let taken = |p: &NamedProbe| recording.wants(p);
         let described = recording.prepare(taken).and_then(|_| lock(&recording.delivery).describe_first());
-        if let Err(error) = described.and_then(|()| occasion::watch(&self.snapshot_on)) {
+        if let Err(error) = described {
             recording.remove_files();
             return Err(error);
         }

@@ -79,6 +79,14 @@ impl Context {
         provider::register(name, provide).map(|number| Context(Self::PROVIDED << number))
     }
 
+    /// The same, with a function that depends on the number that the field gets, which is returned too.
+    pub(crate) fn provide_by_number(
+        name: &'static str,
+        by_number: [fn() -> u64; provider::MOST],
+    ) -> crate::Result<(usize, Context)> {
+        provider::register_by_number(name, by_number).map(|number| (number, Context(Self::PROVIDED << number)))
+    }
+
     /// The fields of the program's own that this has, by number.
     fn provided(self) -> impl Iterator<Item = &'static Provider> {
         provider::providers().enumerate().filter(move |(i, _)| self.0 & (Self::PROVIDED << i) != 0).map(|(_, p)| p)

@@ -5,12 +5,10 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::provider::MOST;
-use crate::rcu::lock;
 use std::cell::Cell;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::task::Poll;
 
 thread_local! {
@@ -22,6 +20,7 @@ fn value<const SLOT: usize>() -> u64 {
     VALUES.with(|values| values[SLOT].get())
 }
 
+/// By number: a key has the slot of its context field's number.
 static PROVIDERS: [fn() -> u64; MOST] = [value::<0>, value::<1>, value::<2>, value::<3>];
 
 /// A value of the program's own that belongs to what a thread does at the moment: the request that it works for.
@@ -60,15 +59,7 @@ impl Key {
     ///
     /// As for [`Context::provide`].
     pub fn register(name: &'static str) -> Result<Key> {
-        static KEYS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-        let mut keys = lock(&KEYS);
-        let slot = keys.iter().position(|known| *known == name).unwrap_or(keys.len());
-        // With all slots taken, the fields are, too, and the last provider is refused.
-        let context = Context::provide(name, PROVIDERS[slot.min(MOST - 1)])?;
-        if slot == keys.len() {
-            keys.push(name);
-        }
-        Ok(Key { slot, context })
+        Context::provide_by_number(name, PROVIDERS).map(|(slot, context)| Key { slot, context })
     }
 
     /// Returns the context field that records it.

@@ -8,20 +8,19 @@
 #![expect(unsafe_code, reason = "installs handlers of signals")]
 
 use crate::attach;
+use crate::clock::Clock;
 use crate::error::{Chain, Error, Result};
 use crate::process::{self, Process};
-use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::report;
 use crate::snapshot::Wanted;
 use crate::sys;
 use rustix::thread::futex;
-use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, Once};
-use std::time::{Duration, Instant};
-use trace_registry::sync::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use trace_registry::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// When a session is to be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,9 +91,10 @@ static CAME: AtomicU64 = AtomicU64::new(0);
 /// What the thread sleeps on: changes with each signal.
 static BELL: AtomicU32 = AtomicU32::new(0);
 
+/// For who holds the control lock, under which sessions begin: it comes here one at a time.
 fn watch_signal(number: i32) -> Result<()> {
-    static WATCHED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
-    let mut watched = lock(&WATCHED);
+    /// Signals that have the handler, bit by number. A forked child has its parent's handlers.
+    static WATCHED: AtomicU64 = AtomicU64::new(0);
     let cannot = |e: io::Error| Error::io("cannot take snapshots on", Occasion::Signal(number).name(), e);
     if !(1..64).contains(&number) || signal_hook::consts::FORBIDDEN.contains(&number) {
         return Err(cannot(io::Error::new(io::ErrorKind::InvalidInput, "it cannot have a handler")));
@@ -106,9 +106,14 @@ fn watch_signal(number: i32) -> Result<()> {
             sys::mark_thread_untraced();
             attend();
         };
-        sys::spawn_with_signals_blocked("ringtrace-sig", body).map_err(cannot)?;
+        if let Err(error) = sys::spawn_with_signals_blocked("ringtrace-sig", body) {
+            // The next session tries again.
+            THREAD_OF.store(0, Ordering::Relaxed);
+            return Err(cannot(error));
+        }
     }
-    if watched.contains(&number) {
+    // Relaxed: the control lock orders it.
+    if WATCHED.load(Ordering::Relaxed) & 1 << number != 0 {
         return Ok(());
     }
     let action = move || {
@@ -126,7 +131,7 @@ fn watch_signal(number: i32) -> Result<()> {
         // As without us: what the program has not taken itself ends it, after the snapshot.
         report::say(format_args!("{} no longer ends the program, but takes a snapshot", Occasion::Signal(number).name()));
     }
-    watched.insert(number);
+    WATCHED.fetch_or(1 << number, Ordering::Relaxed);
     Ok(())
 }
 
@@ -152,33 +157,36 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const BETWEEN: Duration = Duration::from_secs(1);
 
 fn watch_panics() {
-    static ONCE: Once = Once::new();
+    static IS_SET: AtomicBool = AtomicBool::new(false);
     if std::thread::panicking() {
         return; // the hook cannot be changed now; the next session does it
     }
-    ONCE.call_once(|| {
-        let previous = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            // First: the message may end the process.
-            let place = info.location().map_or_else(String::new, |at| format!(" at {at}"));
-            on_panic(format!("panic{place}"));
-            previous(info);
-        }));
-    });
+    // Relaxed: it decides only who sets the hook. A forked child has its parent's.
+    if IS_SET.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let previous = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        // First: the message may end the process.
+        let place = info.location().map_or_else(String::new, |at| format!(" at {at}"));
+        on_panic(format!("panic{place}"));
+        previous(info);
+    }));
 }
 
 fn on_panic(reason: String) {
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    /// When the last one was saved, in ns of the operating system's clock; 0: none was. No lock, which a child that panics might
+    /// have inherited locked.
+    static LAST: AtomicU64 = AtomicU64::new(0);
     let is_ours = process::get().is_some_and(Process::is_alive) && process::may_wait("").is_ok();
     if !is_ours || !wanting(Occasion::Panic).any(|session| session.is_recording()) {
         return; // a probe's own panic is contained, and counted
     }
-    {
-        let mut last = lock(&LAST);
-        if last.is_some_and(|last| last.elapsed() < BETWEEN) {
-            return;
-        }
-        *last = Some(Instant::now());
+    let now = Clock::process().os_ns();
+    let is_due = |last: u64| last == 0 || u128::from(now.saturating_sub(last)) >= BETWEEN.as_nanos();
+    // Relaxed: of threads that panic together one saves.
+    if LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| is_due(last).then_some(now)).is_err() {
+        return;
     }
     let (sender, done) = channel();
     let body = move || {

@@ -1,14 +1,15 @@
 //! Context values: what the thread, the process and the program's own providers say of an event, for filters and records.
 //!
 //! Everything is cached or at hand: no value takes a system call, but for the thread ID in a thread's first event.
+#![expect(unsafe_code, reason = "providers are reached by address")]
 
 use crate::error::{Kind, Result};
 use crate::process;
 use crate::threads::{self, Name};
 use std::cell::OnceCell;
-use std::sync::{Mutex, OnceLock};
+use std::ptr;
 use trace_filter::{Field, Kind as ValueKind, Value};
-use trace_registry::sync::Ordering;
+use trace_registry::sync::{AtomicPtr, Ordering};
 use trace_registry::sys;
 
 /// Most providers of a program: with all other context fields, theirs fill the room in front of a payload.
@@ -22,37 +23,53 @@ pub(crate) struct Provider {
     pub(crate) provide: fn() -> u64,
 }
 
-/// Filled in order, never emptied. `get` is one load, so the event path may use it.
-static PROVIDERS: [OnceLock<Provider>; MOST] = [const { OnceLock::new() }; MOST];
+/// Filled in order, never emptied; each is null or a provider that is never freed. A look is one load, so the event path may take it,
+/// and there is no lock that a forked child might inherit locked.
+static PROVIDERS: [AtomicPtr<Provider>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
 
 /// The provider of this number.
 #[inline]
 pub(crate) fn provider(number: usize) -> Option<&'static Provider> {
-    PROVIDERS.get(number)?.get()
+    // Acquire: orders the provider before its address. Pairs with the exchange in `register`.
+    let provider = PROVIDERS.get(number)?.load(Ordering::Acquire);
+    // SAFETY: `register` made it by `Box::into_raw`, and nobody frees it.
+    unsafe { provider.as_ref() }
 }
 
 /// All providers, in the order of their numbers.
 pub(crate) fn providers() -> impl Iterator<Item = &'static Provider> {
-    PROVIDERS.iter().map_while(OnceLock::get)
+    (0..MOST).map_while(provider)
 }
 
 /// Registers a provider. Returns its number; the same for the same name and function.
 pub(crate) fn register(name: &'static str, provide: fn() -> u64) -> Result<usize> {
-    static REGISTERING: Mutex<()> = Mutex::new(());
-    let _one = crate::rcu::lock(&REGISTERING);
+    register_by_number(name, [provide; MOST])
+}
+
+/// Registers a provider whose function depends on the number that it gets.
+pub(crate) fn register_by_number(name: &'static str, by_number: [fn() -> u64; MOST]) -> Result<usize> {
     let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_identifier || BUILT_IN.contains(&name) || matches!(name, "threads" | "none") {
         return Err(Kind::ContextName(name).into());
     }
-    if let Some((number, known)) = providers().enumerate().find(|(_, p)| p.name == name) {
-        let same = std::ptr::fn_addr_eq(known.provide, provide);
-        return if same { Ok(number) } else { Err(Kind::ContextTaken(name).into()) };
+    for (number, (place, provide)) in PROVIDERS.iter().zip(by_number).enumerate() {
+        if provider(number).is_none() {
+            let new = Box::into_raw(Box::new(Provider { name, provide }));
+            // Release: orders the provider before its address. Pairs with the load in `provider`.
+            if place.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed).is_ok() {
+                return Ok(number);
+            }
+            // SAFETY: nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+        // Where another thread was first just now, its provider may be the same.
+        if let Some(known) = provider(number).filter(|known| known.name == name) {
+            let is_same = std::ptr::fn_addr_eq(known.provide, provide);
+            return if is_same { Ok(number) } else { Err(Kind::ContextTaken(name).into()) };
+        }
     }
-    let free = PROVIDERS.iter().enumerate().find(|(_, place)| place.get().is_none());
-    let (number, place) = free.ok_or(Kind::TooManyContexts(MOST))?;
-    let _ = place.set(Provider { name, provide });
-    Ok(number)
+    Err(Kind::TooManyContexts(MOST).into())
 }
 
 /// Names of what needs no provider.
