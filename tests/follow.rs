@@ -7,6 +7,8 @@ mod common;
 
 use common::{Contents, SetOnDrop, child, is_child, read_by_both};
 use ringtrace::{Context, Session, probe, tracepoint};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -27,6 +29,79 @@ fn fork_here() {
     // SAFETY: the child goes on as the only thread of its process.
     if unsafe { libc::fork() } == 0 {
         FORKED.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Has a signal come in some of the allocations of a thread that wants that.
+struct Interrupting;
+
+thread_local! {
+    /// Whether this thread is to be interrupted.
+    static IS_ARMED: Cell<bool> = const { Cell::new(false) };
+    static IS_HANDLING: Cell<bool> = const { Cell::new(false) };
+}
+/// Allocations of threads that were to be interrupted, and of handlers.
+static ALLOCATIONS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+/// Of so many allocations one is interrupted.
+const EVERY: u32 = 5;
+
+// SAFETY: the system's allocator allocates.
+unsafe impl GlobalAlloc for Interrupting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if IS_HANDLING.get() {
+            ALLOCATIONS[1].fetch_add(1, Ordering::Relaxed);
+        } else if IS_ARMED.get() && ALLOCATIONS[0].fetch_add(1, Ordering::Relaxed) % EVERY == 0 {
+            // SAFETY: a plain call.
+            unsafe { libc::raise(libc::SIGUSR1) };
+        }
+        // SAFETY: the caller's duty.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's duty.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Interrupting = Interrupting;
+
+/// Children of the handler that ended well, and badly.
+static ENDED: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+extern "C" fn fork_in_a_handler(_: libc::c_int) {
+    IS_HANDLING.set(true);
+    // SAFETY: glibc's allocator is not interrupted, so that fork(3) may take its locks.
+    unsafe {
+        match libc::fork() {
+            0 => {
+                numbered(99);
+                libc::_exit(i32::from(ALLOCATIONS[1].load(Ordering::Relaxed) > 0));
+            }
+            child => {
+                let mut status = -1;
+                libc::waitpid(child, &raw mut status, 0);
+                ENDED[usize::from(child < 0 || status != 0)].fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+    IS_HANDLING.set(false);
+}
+
+extern "C" fn end_all(_: libc::c_int) {
+    // SAFETY: a plain call.
+    unsafe { libc::kill(0, libc::SIGKILL) };
+}
+
+/// Ends this process and its children if it still runs in a minute: a fork does not return.
+fn end_if_it_hangs() {
+    let handler = end_all as extern "C" fn(libc::c_int);
+    // SAFETY: the handler makes one system call.
+    unsafe {
+        libc::setpgid(0, 0);
+        libc::signal(libc::SIGALRM, handler as libc::sighandler_t);
+        libc::alarm(60);
     }
 }
 
@@ -302,5 +377,70 @@ fn what_a_child_leaves_that_ends_at_once_is_recovered() {
     recovered.expect("it is recovered");
     let traces = traces(directory.path());
     assert_eq!(traces[1].1.numbers("follow:numbered", "number"), numbers(2));
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
+
+/// The handler interrupts the tracer wherever it allocates, with the control lock held or not.
+#[test]
+fn a_fork_in_a_handler_takes_no_lock_and_allocates_nothing() {
+    let name = "a_fork_in_a_handler_takes_no_lock_and_allocates_nothing";
+    if is_child(name) {
+        end_if_it_hangs();
+        ringtrace::init();
+        let handler = fork_in_a_handler as extern "C" fn(libc::c_int);
+        // SAFETY: the handler is what is tested.
+        assert_ne!(unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) }, libc::SIG_ERR);
+        let session = Session::builder("changed").memory(2 << 20).output("changed").follow().start().expect("a session");
+        IS_ARMED.set(true);
+        let changed = session.enable("follow:busy").and_then(|()| session.disable("follow:busy"));
+        IS_ARMED.set(false);
+        changed.expect("rules");
+        let [well, badly] = ENDED.each_ref().map(|ended| ended.load(Ordering::Relaxed));
+        assert!(well > 10 && badly == 0, "{well} children ended well, {badly} badly");
+        assert_eq!(ALLOCATIONS[1].load(Ordering::Relaxed), 0, "the handlers of fork(3) allocate");
+        // What is no handler's is followed as ever.
+        wait(fork(|| fire(2)));
+        return;
+    }
+    let (directory, said) = run(name, Some("follow:numbered; follow; memory 2M; output trace"));
+    assert!(said.contains("it is not traced until it calls `ringtrace::init`"), "{said}");
+    let traces = traces(directory.path());
+    assert_eq!(traces.len(), 2, "{said}");
+    assert_eq!(traces[1].1.numbers("follow:numbered", "number"), numbers(2));
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
+
+/// Waits in the lock of the loader's list until it is told to go on.
+unsafe extern "C" fn wait_in_the_loader(_: *mut libc::dl_phdr_info, _: usize, is_over: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: the test lives longer.
+    let is_over = unsafe { &*is_over.cast::<AtomicBool>() };
+    FORKED.store(2, Ordering::SeqCst);
+    while !is_over.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    1
+}
+
+#[test]
+fn a_fork_returns_while_another_thread_is_in_the_loader() {
+    let name = "a_fork_returns_while_another_thread_is_in_the_loader";
+    if is_child(name) {
+        end_if_it_hangs();
+        ringtrace::init();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _over = SetOnDrop(&is_over);
+            let data = std::ptr::from_ref(&is_over).cast_mut() as usize;
+            // SAFETY: the flag outlives the thread.
+            scope.spawn(move || unsafe { libc::dl_iterate_phdr(Some(wait_in_the_loader), data as *mut libc::c_void) });
+            while FORKED.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            wait(fork(|| fire(2)));
+        });
+        return;
+    }
+    let (directory, _) = run(name, Some("follow:numbered; follow; memory 2M; output trace"));
+    assert_eq!(traces(directory.path())[1].1.numbers("follow:numbered", "number"), numbers(2));
     std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
 }

@@ -6,7 +6,7 @@ mod common;
 use ringtrace::{Context, Event, Session, probe, tracepoint};
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[tracepoint(record)]
@@ -174,6 +174,90 @@ fn after_a_fork_and_a_raw_clone() {
     in_process(4);
     assert_eq!(session.stop().expect("it stops").events, 3);
     assert_eq!(common::read_by_both(&path).numbers("places:in_process", "pid"), [1, 3, 4]);
+}
+
+#[tracepoint(record, reentrant)]
+fn said(text: &str);
+
+/// A page that cannot be read until the handler of the fault has forked.
+static PAGE: AtomicUsize = AtomicUsize::new(0);
+static CHILD: AtomicI32 = AtomicI32::new(-1);
+static PIPE: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
+
+/// Forks in the middle of the event that reads the page. What the event then finds there is the process's own.
+#[expect(unsafe_code, reason = "fork, mprotect")]
+extern "C" fn fork_at_a_fault(_: libc::c_int) {
+    let page = PAGE.load(Ordering::SeqCst) as *mut u8;
+    // SAFETY: the page is the test's, and nothing else faults. The child goes on with the event.
+    unsafe {
+        let child = libc::fork();
+        CHILD.store(child, Ordering::SeqCst);
+        assert_eq!(libc::mprotect(page.cast(), 4096, libc::PROT_READ | libc::PROT_WRITE), 0);
+        page.write_bytes(if child == 0 { b'c' } else { b'p' }, TEXT);
+        if child == 0 {
+            // Until the parent's event is a record.
+            let mut byte = 0_u8;
+            libc::read(PIPE[0].load(Ordering::SeqCst), (&raw mut byte).cast(), 1);
+        }
+    }
+}
+
+const TEXT: usize = 40;
+
+const AT_A_FAULT: &str = "a_handlers_fork_in_the_middle_of_an_event_leaves_the_parents_record_alone";
+
+/// On a CPU that has no ring, so that the event goes to the region that all threads share, without a restartable sequence.
+#[test]
+#[expect(unsafe_code, reason = "handlers of signals, a page")]
+fn a_handlers_fork_in_the_middle_of_an_event_leaves_the_parents_record_alone() {
+    if !common::is_child(AT_A_FAULT) {
+        let output = common::child(AT_A_FAULT).output().expect("it starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let run_on = |cpus: &[usize]| {
+        // SAFETY: a set of bits is valid when it is zero; the calling thread is moved.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
+            assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set), 0, "two CPUs are needed");
+        }
+    };
+    run_on(&[0]);
+    let session = Session::builder("fault").enable("places:said").overwrite().output(&path).start().expect("a session");
+    run_on(&[1]);
+    // SAFETY: the handler is made for this page, which is the test's alone.
+    let text = unsafe {
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, anonymous, -1, 0);
+        assert_ne!(page, libc::MAP_FAILED);
+        PAGE.store(page as usize, Ordering::SeqCst);
+        let mut ends = [-1; 2];
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        PIPE.iter().zip(ends).for_each(|(place, end)| place.store(end, Ordering::SeqCst));
+        let handler = fork_at_a_fault as extern "C" fn(libc::c_int);
+        assert_ne!(libc::signal(libc::SIGSEGV, handler as libc::sighandler_t), libc::SIG_ERR);
+        std::str::from_utf8_unchecked(std::slice::from_raw_parts(page.cast::<u8>(), TEXT))
+    };
+    said(text);
+    let child = CHILD.load(Ordering::SeqCst);
+    if child == 0 {
+        // SAFETY: ends the child without the test harness's exit handlers.
+        unsafe { libc::_exit(0) }
+    }
+    // The child's append ends behind the parent's.
+    // SAFETY: the byte is read; `status` is written.
+    unsafe {
+        assert_eq!(libc::write(PIPE[1].load(Ordering::SeqCst), b"!".as_ptr().cast(), 1), 1);
+        let mut status = -1;
+        libc::waitpid(child, &raw mut status, 0);
+        assert_eq!(status, 0, "the child ended badly");
+    }
+    let statistics = session.stop().expect("it stops");
+    assert_eq!((statistics.events, statistics.lost.diverted, statistics.lost.total()), (1, 1, 0), "{statistics}");
+    assert_eq!(common::read_by_both(&path).values("places:said", "text"), ["p".repeat(TEXT)]);
 }
 
 #[derive(Event)]

@@ -12,6 +12,7 @@ pub(crate) use crate::catalogue::{NamedProbe, probes, sites};
 use crate::closure;
 use crate::condition::{self, Progress};
 use crate::error::{Error, Kind, Result};
+use crate::follow;
 use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu;
@@ -140,11 +141,13 @@ impl Control {
         let mut sessions = Vec::clone(&recordings());
         sessions.push(session);
         SESSIONS.get().store(Arc::new(sessions));
+        follow::tell();
     }
 
     pub(crate) fn remove(&mut self, session: &Recording) {
         let kept = recordings().iter().filter(|s| !std::ptr::eq(&***s, session)).cloned().collect();
         SESSIONS.get().store(Arc::new(kept));
+        follow::tell();
     }
 
     /// Makes and publishes the lists of all tracepoints with a probe that `concerns`. It cannot fail: what a session cannot
@@ -168,6 +171,7 @@ impl Control {
         if retired >= rcu::RETIRED_HASTE {
             crate::consumer::hurry();
         }
+        follow::tell();
     }
 
     /// The list of one tracepoint; `None`: it has no closure, and no session wants any of its probes.
@@ -290,6 +294,7 @@ impl Control {
     pub(crate) fn add_image(&mut self, image: &'static Image, contents: &Contents) {
         let changed = catalogue::add(image, contents);
         self.took_in(&changed);
+        follow::tell();
     }
 
     /// Takes in the probes of sites that were hit for the first time.
@@ -323,6 +328,7 @@ impl Control {
         for gate in gates {
             retire_list(gate.publish(std::ptr::null_mut()));
         }
+        follow::tell();
     }
 
     /// Detaches the probes that panicked since the last call, and returns them.

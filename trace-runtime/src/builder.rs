@@ -281,8 +281,9 @@ impl Builder {
     /// Closures that the parent attached are not in it. What it recorded is complete when it returns from `main` or calls exit(3); a child that calls `_exit` or is killed leaves
     /// its last events to `ringtrace recover`. Programs that it starts by exec(2) are traced as ever: by their environment.
     ///
-    /// Children of vfork(2), of the bare system call, and of a signal handler must not trace: only fork(3) runs handlers, and
-    /// those allocate.
+    /// Children of vfork(2), of the bare system call, and of a signal handler are not followed: only fork(3) runs handlers, and those
+    /// do nothing in the child of a handler, which may hold any lock. Such a child says so on stderr, and is traced when it calls
+    /// [`init`](crate::init()). A child that is forked while signals are blocked that have handlers looks the same, and is treated so.
     pub fn follow(mut self) -> Builder {
         self.follow = true;
         self
@@ -373,6 +374,9 @@ impl Builder {
             rules.extend(attach::rules(text, false, !self.sensitive, &mut warnings)?);
         }
         warnings.extend(attach::duplicates(&rules));
+        if self.follow {
+            sys::remember_utc_offset();
+        }
         let divided = self.divide(process)?;
         let _reservation = attach::reserve(&self.name, divided.0.file_size())?;
         if self.is_threadless {
@@ -396,9 +400,7 @@ impl Builder {
             return Err(error);
         }
         control.add(recording.clone());
-        if recording.builder.follow {
-            follow::install();
-        }
+        follow::install();
         control.publish(taken);
         drop(control);
         consumer::hurry();

@@ -10,6 +10,8 @@
 //! - CA-2: Images that declare a tracepoint of one name share its probes only where they agree on its arguments
 //!   ([`Types::difference`]).
 
+#![expect(unsafe_code, reason = "images that a child inherits are reached by address")]
+
 use crate::per_image::PerImage;
 use crate::rcu::lock;
 use arc_swap::ArcSwap;
@@ -21,7 +23,7 @@ use trace_registry::field::{FieldClass, FieldDescriptor, Label, VariantOption};
 use trace_registry::image::{Contents, IMAGE, Image};
 use trace_registry::probe::ErasedProbe;
 use trace_registry::state_dump::{StateDump, StateDumpDescriptor};
-use trace_registry::sync::{AtomicU64, Ordering};
+use trace_registry::sync::{AtomicPtr, AtomicU64, Ordering};
 use trace_registry::tracepoint::{Form, Location};
 use trace_registry::{EventClass, Gate, Name, ProbeDescriptor, TracepointDescriptor};
 
@@ -150,6 +152,20 @@ pub(crate) fn renew() {
     }
 }
 
+/// What a forked child begins with, in place of what the loader says, whose lock it may have inherited locked.
+static INHERITED: AtomicPtr<Vec<&'static Image>> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Begins with these images the next time; for a forked child. Async-signal-safe.
+pub(crate) fn inherit(images: &'static Vec<&'static Image>) {
+    // Relaxed: there is no other thread.
+    INHERITED.store(std::ptr::from_ref(images).cast_mut(), Ordering::Relaxed);
+}
+
+/// Returns what was taken in.
+pub(crate) fn images() -> Vec<&'static Image> {
+    with(|c| c.images.iter().map(|loaded| loaded.image).collect())
+}
+
 /// Returns the tracepoints, with or without probes.
 pub(crate) fn sites() -> Arc<Vec<Site>> {
     SITES.get().load_full()
@@ -255,6 +271,16 @@ impl Catalogue {
     /// What the process has loaded: the program; in a forked child, also what its parent had taken in.
     fn of_process() -> Catalogue {
         let mut catalogue = Catalogue::default();
+        // SAFETY: `inherit` was given it for ever.
+        if let Some(inherited) = unsafe { INHERITED.load(Ordering::Relaxed).as_ref() } {
+            for image in inherited {
+                if let Some(contents) = image.contents() {
+                    catalogue.add(image, &contents);
+                }
+            }
+            return catalogue;
+        }
+        // A child that the handlers of fork(3) did not run in, which nobody promises that it may ask.
         if let Some(contents) = IMAGE.contents() {
             catalogue.add(&IMAGE, &contents);
         }

@@ -10,7 +10,26 @@
 //!
 //! - FO-1: Nothing of the parent's is repaired, locked, dropped or written to in a child: it is left as it is, and made anew
 //!   ([`PerImage`](crate::per_image::PerImage)). Lists and rings that the forking thread is inside of stay readable.
-//! - FO-2: The handlers of pthread_atfork(3) are installed when the first session follows, not before.
+//! - FO-2: The handlers of pthread_atfork(3) are installed when the first session begins, not before. They take no lock, neither of
+//!   ours nor of the C library's or the loader's, and call no allocator, but for what a followed child does that was not forked by
+//!   a handler of a signal ([`sys::may_be_in_handler`]): glibc has made its allocator and its threads usable there, and nothing else.
+//! - FO-3: What is [told](tell) to forks is not changed, and lives until no fork is under way that may have seen it, rings included:
+//!   the address of no other mapping can be taken for theirs.
+//!
+//! # What the handlers do
+//!
+//! | Handler | Does | May wait for |
+//! | --- | --- | --- |
+//! | `before` | counts the fork, loads an address | nothing |
+//! | `in_parent` | counts it back | nothing |
+//! | `in_child`, always | puts memory of its own over the parent's rings, so that an append that a handler's fork interrupted goes nowhere | nothing |
+//! | `in_child`, followed, from a handler | says that it is not traced, by write(2) | nothing |
+//! | `in_child`, followed | makes sessions anew, from what was told; starts a thread | the allocator, and the caches of stacks and of thread-local storage, which glibc makes anew before |
+//!
+//! What else a C library locks, no child finds made anew, so nothing here calls it: the lock of dl_iterate_phdr(3) (images are told),
+//! of localtime(3) (remembered), of getenv(3) (asked once, in the first of a family), of stdio and atexit(3) (registered once).
+
+#![expect(unsafe_code, reason = "what is told to forks is reached by address")]
 
 use crate::agent;
 use crate::attach;
@@ -20,15 +39,21 @@ use crate::clock::Clock;
 use crate::consumer;
 use crate::init;
 use crate::module;
+use crate::per_image::PerImage;
 use crate::process;
-use crate::rcu;
+use crate::rcu::{self, lock};
 use crate::report;
+use crate::ring_buffer::Core;
 use crate::storage;
 use crate::sys;
 use crate::trigger;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use trace_registry::sync::{AtomicBool, AtomicU32, Ordering};
+use std::ptr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use trace_registry::image::Image;
+use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// The process whose state the statics hold; 0: none yet.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -49,6 +74,7 @@ pub(crate) fn is_child() -> bool {
 /// Makes a forked child a process of its own, without sessions; for its one thread.
 pub(crate) fn renew() {
     // Lists that this thread may be inside of stay (FO-1).
+    OUTDATED.renew();
     catalogue::renew();
     process::renew();
     Clock::renew();
@@ -71,7 +97,7 @@ pub(crate) fn output(root: &Path, pid: u32) -> PathBuf {
     path.into()
 }
 
-/// From now on, sessions that follow do.
+/// From now on, what forks are [told](tell) takes effect.
 pub(crate) fn install() {
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
     // Relaxed: it decides only who calls. A child has its parent's handlers.
@@ -80,29 +106,96 @@ pub(crate) fn install() {
     }
 }
 
+/// What a fork finds out, without asking anybody.
+struct Told {
+    /// What a child is to record.
+    heirs: Vec<Builder>,
+    /// Whose declarations its catalogue begins with.
+    images: Vec<&'static Image>,
+    /// Those that it must not write to.
+    rings: Vec<Arc<Core>>,
+}
+
+/// Null: there is nothing to tell.
+static TOLD: AtomicPtr<Told> = AtomicPtr::new(ptr::null_mut());
+/// Forks under way.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// What was told before, and may have been seen by a fork that is under way.
+static OUTDATED: PerImage<Mutex<Vec<Box<Told>>>> = PerImage::new(Mutex::default);
+
+/// Tells forks what is now; for who holds the control lock, after each change of sessions, rules, triggers and images.
+pub(crate) fn tell() {
+    let recordings = attach::recordings();
+    let told = Box::into_raw(Box::new(Told {
+        heirs: recordings.iter().filter_map(|recording| recording.heir()).collect(),
+        images: catalogue::images(),
+        rings: recordings.iter().map(|recording| recording.channel.core.clone()).collect(),
+    }));
+    // SeqCst, with the load below: pairs with the addition and the load in `before`.
+    //  - If the load finds no fork, each that begins later sees what is told now.
+    //  - Otherwise what was told before stays (FO-3).
+    let before = TOLD.swap(told, Ordering::SeqCst);
+    let mut outdated = lock(OUTDATED.get());
+    // SAFETY: made by `Box::into_raw` above, and taken out once.
+    outdated.extend((!before.is_null()).then(|| unsafe { Box::from_raw(before) }));
+    if FORKS.load(Ordering::SeqCst) == 0 {
+        outdated.clear();
+    }
+}
+
+/// Waits until forks that may have been told of an image which is gone by now are over, for a moment at most.
+pub(crate) fn wait_for_forks() {
+    let begun = Instant::now();
+    // Acquire: pairs with the Release in `in_parent`.
+    while FORKS.load(Ordering::Acquire) > 0 && begun.elapsed() < Duration::from_secs(1) {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
 thread_local! {
-    /// What the child of the fork(2) that this thread is in is to record.
-    static HEIRS: Cell<Vec<Builder>> = const { Cell::new(Vec::new()) };
+    /// What the fork(2) that this thread is in was told. Without a destructor, which would have to be registered.
+    static SEEN: Cell<*const Told> = const { Cell::new(ptr::null()) };
 }
 
 extern "C" fn before() {
-    if process::get().is_some_and(process::Process::is_alive) {
-        let heirs = attach::sessions().iter().filter_map(|session| session.heir()).collect();
-        sys::remember_utc_offset();
-        // A thread that is ending forks without being followed.
-        let _ = HEIRS.try_with(|place| place.set(heirs));
-    }
+    // SeqCst: see `tell`.
+    FORKS.fetch_add(1, Ordering::SeqCst);
+    let is_alive = process::get().is_some_and(process::Process::is_alive);
+    // Acquire, in it: what was told comes before its address.
+    SEEN.set(if is_alive { TOLD.load(Ordering::SeqCst) } else { ptr::null() });
 }
 
 extern "C" fn in_parent() {
-    let _ = HEIRS.try_with(Cell::take);
+    // Not below 0, in the child of a handler that forked while this fork was under way. Release: see `wait_for_forks`.
+    let _ = FORKS.fetch_update(Ordering::Release, Ordering::Relaxed, |forks| forks.checked_sub(1));
 }
 
 extern "C" fn in_child() {
-    let heirs = HEIRS.try_with(Cell::take).unwrap_or_default();
-    if heirs.is_empty() {
+    // Relaxed, here and below: there is no other thread.
+    FORKS.store(0, Ordering::Relaxed);
+    TOLD.store(ptr::null_mut(), Ordering::Relaxed);
+    // SAFETY: FO-3: the parent's memory had it when this thread forked, and this process never frees it.
+    let Some(told) = (unsafe { SEEN.replace(ptr::null()).as_ref() }) else { return };
+    for core in &told.rings {
+        core.leave_to_parent();
+    }
+    catalogue::inherit(&told.images);
+    if told.heirs.is_empty() {
         return;
     }
+    if sys::may_be_in_handler() {
+        sys::write_stderr(FROM_A_HANDLER);
+        return;
+    }
+    follow(told.heirs.clone());
+}
+
+const FROM_A_HANDLER: &[u8] =
+    b"ringtrace: a process was forked while a signal that has a handler was blocked, as it is in the handler: \
+    it is not traced until it calls `ringtrace::init`\n";
+
+/// Makes the sessions of a child.
+fn follow(heirs: Vec<Builder>) {
     sys::keep_utc_offset();
     renew();
     let bound = heirs.iter().filter(|builder| builder.bound).map(|builder| builder.name.clone()).collect();

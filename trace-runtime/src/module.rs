@@ -162,6 +162,7 @@ impl Module {
         };
         lock(MODULES.get()).retain(|m| !Arc::ptr_eq(&m.0, &self.0));
         attach::control().remove_image(place.image);
+        follow::wait_for_forks();
         let begun = Instant::now();
         let is_reclaimed = closure::wait_for_reclaimer(limit);
         let dumps = state::wait_for(place.image, limit.saturating_sub(begun.elapsed()));
@@ -290,6 +291,7 @@ pub(crate) fn unregister(image: &'static Image) {
         return; // in a forked child nothing is attached, and what ends stays mapped
     }
     attach::control().remove_image(image);
+    follow::wait_for_forks();
     let may_wait = consumer::is_running() && process::may_wait("").is_ok();
     if may_wait && (!closure::wait_for_reclaimer(PATIENCE) || !state::wait_for(image, PATIENCE).is_empty()) {
         report::say(format_args!(

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use trace_control::place::ImageName;
 use trace_registry::read_side::{self, CpuCounters, Header};
-use trace_registry::sync::{AtomicU64, Ordering};
+use trace_registry::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// State of the process image.
 pub(crate) struct Process {
@@ -40,13 +40,17 @@ pub(crate) struct Process {
 /// Blocks whoever comes while it is made: two read sides must not be.
 static PROCESS: PerImage<OnceLock<std::result::Result<Process, &'static str>>> = PerImage::new(OnceLock::new);
 
+/// Whether the state was made, here or in the parent.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
 /// Returns the process's state, made at the first call.
 ///
 /// # Errors
 ///
 /// [`Error::is_off`] in a forked child, and where the kernel lacks what tracing needs.
 pub(crate) fn current() -> Result<&'static Process> {
-    if crate::init::is_switched_off() {
+    // Asked until tracing has begun, and in no child: getenv(3) has a lock.
+    if !IS_ON.load(Ordering::Relaxed) && crate::init::is_switched_off() {
         return Err(Kind::Off("the environment variable RINGTRACE says so").into());
     }
     if trace_registry::closure::is_hosted() {
@@ -56,7 +60,10 @@ pub(crate) fn current() -> Result<&'static Process> {
         return Err(Kind::Off("it was forked from one that traces; call `ringtrace::init` in it, or let a session follow").into());
     }
     match PROCESS.get().get_or_init(Process::new) {
-        Ok(process) => Ok(process),
+        Ok(process) => {
+            IS_ON.store(true, Ordering::Relaxed);
+            Ok(process)
+        }
         Err(why) => Err(Kind::Off(why).into()),
     }
 }

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use trace_control::place::{self, SOCKET};
+use trace_registry::sync::{AtomicBool, Ordering};
 
 /// What the end of the process has to remove.
 enum Left {
@@ -73,7 +74,9 @@ impl Place {
                 other => break other?,
             }
         };
-        if matches!(*left, Left::Nothing) {
+        static IS_SET: AtomicBool = AtomicBool::new(false);
+        // Relaxed: it decides only who calls. A forked child has its parent's handlers, and may find the lock of atexit(3) locked.
+        if !IS_SET.swap(true, Ordering::Relaxed) {
             sys::at_exit(remove);
         }
         *left = Left::Directory(directory.clone(), std::process::id());

@@ -430,6 +430,11 @@ impl Core {
         Memory { mapping: &self.mapping, layout: self.layout, settings: self.settings, key: self.key }
     }
 
+    /// Has the parent's rings left alone by a forked child, whatever it was forked in the middle of. Async-signal-safe.
+    pub(crate) fn leave_to_parent(&self) {
+        self.mapping.replace();
+    }
+
     pub(super) fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
     }

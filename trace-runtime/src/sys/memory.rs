@@ -55,6 +55,18 @@ impl Mapping {
         Ok(Mapping { base: map_wiped_on_fork(len)?, len })
     }
 
+    /// Puts zeroed memory of this process alone in its place. Where the kernel has none left, it stays as it is.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe; one system call, which leaves `errno` as it was.
+    pub(crate) fn replace(&self) {
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: MEM-1: over the mapping, which stays one with read access.
+        let _ =
+            unsafe { rustix::mm::mmap_anonymous(self.base.as_ptr().cast(), self.len, ProtFlags::READ | ProtFlags::WRITE, flags) };
+    }
+
     /// Makes the page-aligned range at `at` writable.
     pub(crate) fn make_writable(&self, at: u64, len: usize) -> io::Result<()> {
         let start = self.range(at, len).ok_or(io::ErrorKind::InvalidInput)?;

@@ -69,6 +69,33 @@ pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_ch
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
+/// Whether the calling thread may be in a handler of a signal: one that has a handler is blocked, as it is while that runs.
+///
+/// A handler that unblocks its own signal is not noticed, nor is one with SA_NODEFER for a signal that a fault raises, as run times of
+/// WebAssembly have it. A program that forks while it has blocked such signals looks the same as a handler.
+///
+/// Async-signal-safe.
+///
+/// # References
+///
+/// sigaction(2), signal-safety(7).
+pub(crate) fn may_be_in_handler() -> bool {
+    const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: with no set of its own, `pthread_sigmask` only writes the present one.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), blocked.as_mut_ptr()) };
+    (1..=64).any(|number| {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: without an action of its own, `sigaction` only writes the present one, or fails: zeroes are the default action.
+        let (action, is_blocked) = unsafe {
+            libc::sigaction(number, std::ptr::null(), action.as_mut_ptr());
+            (action.assume_init(), libc::sigismember(blocked.as_ptr(), number) == 1)
+        };
+        let is_reentrant = action.sa_flags & libc::SA_NODEFER != 0 && !FAULTS.contains(&number);
+        !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) && (is_blocked || is_reentrant)
+    })
+}
+
 /// Whether the program runs with more privileges than its user (AT_SECURE, getauxval(3)).
 pub(crate) fn is_secure_execution() -> bool {
     // SAFETY: reads the auxiliary vector.
@@ -137,14 +164,14 @@ pub(crate) fn take_own_descriptors() -> bool {
     unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE) == 0 }
 }
 
-/// How many seconds local time is ahead of UTC, as it was when a fork(2) began, and whether this process is its child.
+/// How many seconds local time is ahead of UTC, as it was when a session that follows began, and whether this process is a child.
 static REMEMBERED: AtomicI64 = AtomicI64::new(0);
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
-/// Asks for the offset from UTC, for a child that is about to be forked: `localtime_r` holds a lock that the child, forked
+/// Asks for the offset from UTC, for children that are forked from now on: `localtime_r` holds a lock that a child, forked
 /// meanwhile, could never take.
 pub(crate) fn remember_utc_offset() {
-    // Relaxed, here and below: the child is forked by this thread.
+    // Relaxed, here and below: a number.
     REMEMBERED.store(ahead_of_utc(seconds_from_1970()), Ordering::Relaxed);
 }
 

@@ -308,6 +308,7 @@ fn add_one(session: &Arc<Recording>, spec: Spec, text: &str) -> Result<String> {
         lock(&trigger.seen).signals = signals::last(number).0;
     }
     lock(&session.triggers).push(trigger);
+    tell_forks();
     Ok(name)
 }
 
@@ -357,6 +358,7 @@ pub(crate) fn remove(session: &Arc<Recording>, name: &str) -> Result<()> {
         triggers.remove(at)
     };
     remove_sources(&removed);
+    tell_forks();
     Ok(())
 }
 
@@ -383,6 +385,12 @@ fn remove_sources(trigger: &Trigger) {
 
 pub(crate) fn states(session: &Recording) -> Vec<TriggerState> {
     lock(&session.triggers).iter().map(|trigger| trigger.state()).collect()
+}
+
+/// Children have the triggers of the moment.
+fn tell_forks() {
+    let _control = attach::control();
+    crate::follow::tell();
 }
 
 /// The triggers as they were written, each with its name, so that they can be made again.
