@@ -50,7 +50,7 @@ fn the_page_about_modules_is_true() {
 
     // In another terminal.
     let mut running = place.command(target.join("debug/application"));
-    let mut running = running.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    let mut running = running.env("RINGTRACE", "modules").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
     eventually("the agent listens", || place.json(&["ps"]).len() == 1);
 
     let page = std::fs::read_to_string(root().join("docs/modules.md")).expect("the page");

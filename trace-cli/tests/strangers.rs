@@ -19,6 +19,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ringtrace::tracepoint;
 use serde_json::Value;
+use trace_control::Client;
+use trace_control::place::Image;
+use trace_control::protocol::{Process, Request};
 
 #[tracepoint(record)]
 fn counted(thread: u64, number: u64);
@@ -208,9 +211,17 @@ fn a_setuid_program_ignores_the_environment_and_opens_no_socket() {
     assert!(fs::read_dir(place.runtime()).expect("it").next().is_none());
 }
 
+/// Connects as the command does, for requests that it would not make. If root runs this, the program wants a proof.
+fn connect(directory: &Path) -> UnixStream {
+    let name = directory.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("an image");
+    let mut client = Client::connect(&Image { name, path: directory.to_owned() }).expect("it listens");
+    client.ask::<Process>(&Request::Hello).expect("it answers");
+    client.into_stream()
+}
+
 /// Sends bytes and returns what comes back, up to the end of the connection or until nothing comes.
 fn send(image: &Path, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = UnixStream::connect(image.join("control")).expect("it listens");
+    let mut stream = connect(image);
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
     // It may end the connection before it has read all.
     let _ = stream.write_all(bytes);
@@ -243,6 +254,7 @@ fn no_bytes_upset_the_agent() {
         Just("load-module"),
         Just("unload-module"),
         Just("bind"),
+        Just("prove"),
         Just("trigger"),
         Just("untrigger"),
         Just("firings"),
@@ -294,7 +306,7 @@ fn peers_that_stall_and_flood_hold_up_nobody() {
     let program = Program::start(&place, PROGRAM);
     let image = image(&place);
     place.json(&["ps"]);
-    let connect = || UnixStream::connect(image.join("control")).expect("it listens");
+    let connect = || connect(&image);
     // Half a line each; more than there is room for.
     let stalling: Vec<UnixStream> = (0..60)
         .map(|_| {

@@ -1,14 +1,17 @@
 //! The asking side.
 
 use crate::place::{Image, is_orphaned};
-use crate::protocol::{Answer, LONGEST_REQUEST, Refusal, RefusalKind, Request};
-use serde::de::DeserializeOwned;
+use crate::proof;
+use crate::protocol::{LONGEST_ANSWER, LONGEST_REQUEST, Proof, Received, Refusal, RefusalKind, Request, VERSION, VersionOnly};
+use crate::sys::peer;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// A connection to a program's agent.
+/// A connection to a program's agent. Nothing that the peer does makes it take more memory than an answer has, or more time than
+/// its patience.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
@@ -18,19 +21,25 @@ pub struct Client {
     /// The first request whose answer did not come yet. Those before the last one were given up.
     unanswered: u64,
     patience: Duration,
+    longest_answer: usize,
 }
 
 /// How long an answer may take that needs no waiting in the program.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So often it is looked whether the program that is to answer still runs.
+/// How often the client checks whether the program that is to answer still runs.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// Most characters of a refusal's message.
+const LONGEST_MESSAGE: usize = 16 << 10;
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum Error {
     /// The program refused.
     Refused(Refusal),
+    /// The program speaks this version of the control protocol, and not [`VERSION`].
+    Version(u32),
     /// The connection failed: the program has ended, is stopped, or is not ours.
     Lost(io::Error),
 }
@@ -39,6 +48,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Refused(refusal) => f.write_str(&refusal.message),
+            Error::Version(theirs) => write!(
+                f,
+                "the process speaks version {theirs} of the control protocol, and this ringtrace ({}) version {VERSION}; use the \
+                 ringtrace of the version that the program was built with",
+                env!("CARGO_PKG_VERSION")
+            ),
             Error::Lost(error) if error.kind() == io::ErrorKind::UnexpectedEof => f.write_str("the process has ended"),
             Error::Lost(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 f.write_str("the process does not answer; is it stopped?")
@@ -73,8 +88,14 @@ impl Client {
     fn over(stream: UnixStream) -> io::Result<Client> {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(LOOK))?;
-        let stream = BufReader::new(stream);
-        Ok(Client { stream, received: Vec::new(), next_id: 1, unanswered: 1, patience: PATIENCE })
+        Ok(Client {
+            stream: BufReader::new(stream),
+            received: Vec::new(),
+            next_id: 1,
+            unanswered: 1,
+            patience: PATIENCE,
+            longest_answer: LONGEST_ANSWER,
+        })
     }
 
     /// Sets how long an answer may take.
@@ -82,12 +103,43 @@ impl Client {
         self.patience = patience;
     }
 
-    /// Sends a request and waits for its answer. Answers to earlier requests that came too late are dropped.
+    /// Sets how many bytes an answer may have, its line end included; at first [`LONGEST_ANSWER`].
+    pub fn set_longest_answer(&mut self, bytes: usize) {
+        self.longest_answer = bytes;
+    }
+
+    /// Returns the connection, for who sends lines of their own; what was asked is answered.
+    pub fn into_stream(self) -> UnixStream {
+        self.stream.into_inner()
+    }
+
+    /// Sends a request and waits for its answer. Answers to earlier requests that came too late are dropped. Where the program asks
+    /// for a [proof](crate::proof), and the kernel lets this process find it, it is given.
     ///
     /// # Errors
     ///
-    /// The program refused, has ended, or does not answer in time.
+    /// The program refused, has ended, speaks another version, or does not answer in time.
     pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
+        match self.ask_once(request) {
+            Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::Unproven => {
+                if self.prove() {
+                    self.ask_once(request)
+                } else {
+                    Err(Error::Refused(refusal))
+                }
+            }
+            answered => answered,
+        }
+    }
+
+    /// Shows that the kernel lets this process look into the program. Returns whether the program agrees.
+    fn prove(&mut self) -> bool {
+        let pid = peer(self.stream.get_ref()).and_then(|peer| peer.pid);
+        let mut secrets = pid.map(proof::secrets).unwrap_or_default().into_iter();
+        secrets.any(|secret| self.ask_once::<IgnoredAny>(&Request::Prove(Proof { secret })).is_ok())
+    }
+
+    fn ask_once<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
         let id = self.next_id;
         self.next_id += 1;
         let line = request.to_line(id);
@@ -109,50 +161,85 @@ impl Client {
         let until = Instant::now() + self.patience + Duration::from_millis(own);
         loop {
             let line = self.read_line(until)?;
-            let answer: Answer = serde_json::from_slice(&line).map_err(|e| misunderstood(e.to_string()))?;
-            match answer.id.as_u64() {
+            let version: VersionOnly = serde_json::from_slice(&line).map_err(|e| misunderstood(&e.to_string()))?;
+            if version.v != VERSION {
+                return Err(Error::Version(version.v));
+            }
+            let answer: Received<'_> = serde_json::from_slice(&line).map_err(|e| misunderstood(&e.to_string()))?;
+            match answer.id.map(|id| id.get().parse()) {
                 // Requests are answered in their order.
-                Some(of) if (self.unanswered..=id).contains(&of) => {
+                Some(Ok(of)) if (self.unanswered..=id).contains(&of) => {
                     self.unanswered = of + 1;
                     if of == id {
-                        return answer.read().map_err(Error::Refused);
+                        return answer.read().map_err(refused);
                     }
                 }
                 // Why the connection ends.
-                _ if answer.id.is_null() && answer.error.is_some() => return answer.read().map_err(Error::Refused),
-                _ => return Err(misunderstood(format!("an answer to a request that waits for none: id {}", answer.id))),
+                None if answer.error.is_some() => return answer.read().map_err(refused),
+                _ => {
+                    let id = answer.id.map_or("null", |id| id.get()).chars().take(32).collect::<String>();
+                    return Err(misunderstood(&format!("an answer to a request that waits for none: id {id}")));
+                }
             }
         }
     }
 
+    /// Returns the next line, where it is there by then: many that come slowly are no reason to wait longer.
     fn read_line(&mut self, until: Instant) -> io::Result<Vec<u8>> {
         loop {
-            match self.stream.read_until(b'\n', &mut self.received) {
-                Ok(_) if self.received.ends_with(b"\n") => return Ok(std::mem::take(&mut self.received)),
-                Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            let is_late = || Instant::now() >= until;
+            match self.stream.fill_buf() {
+                Ok([]) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => {
+                    let end = bytes.iter().position(|b| *b == b'\n').map(|at| at + 1);
+                    let taken = end.unwrap_or(bytes.len());
+                    if self.received.len() + taken > self.longest_answer {
+                        let problem =
+                            format!("the answer has more than {} bytes, which is the most that is read", self.longest_answer);
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+                    }
+                    self.received.extend_from_slice(&bytes[..taken]);
+                    self.stream.consume(taken);
+                    if end.is_some() {
+                        return Ok(std::mem::take(&mut self.received));
+                    }
+                    if is_late() {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     // A child that it forked may hold the connection open.
                     if is_orphaned(self.stream.get_ref()) {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
-                    if Instant::now() >= until {
+                    if is_late() {
                         return Err(error);
                     }
                 }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-fn misunderstood(problem: String) -> Error {
+fn misunderstood(problem: &str) -> Error {
+    let problem = format!("the process does not speak the control protocol: {problem}");
     Error::Lost(io::Error::new(io::ErrorKind::InvalidData, problem))
+}
+
+/// A refusal that people can read.
+fn refused(mut refusal: Refusal) -> Error {
+    if refusal.message.len() > LONGEST_MESSAGE {
+        refusal.message = refusal.message.chars().take(LONGEST_MESSAGE).chain(" …".chars()).collect();
+    }
+    Error::Refused(refusal)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::RefusalKind;
+    use crate::protocol::{Answer, Listing};
     use serde_json::{Value, json};
 
     /// A client and its peer's end. What the peer sends is sent before it is asked, so nothing depends on time.
@@ -215,5 +302,68 @@ mod tests {
         let refusal = Answer::line(Value::Null, Err(Refusal::new(RefusalKind::TooMany, "no room")));
         peer.write_all(refusal.as_bytes()).expect("it is sent");
         assert!(matches!(ask(&mut client), Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::TooMany));
+    }
+
+    #[test]
+    fn an_answer_without_end_is_given_up_and_takes_no_more_memory_than_an_answer() {
+        let (mut client, mut peer) = pair();
+        client.set_patience(Duration::from_secs(60));
+        client.set_longest_answer(1 << 20);
+        let sending = std::thread::spawn(move || (0_u64..).take_while(|_| peer.write_all(&[b'['; 4096]).is_ok()).count());
+        let error = ask(&mut client).expect_err("it does not end").to_string();
+        assert!(error.contains("more than 1048576 bytes"), "{error}");
+        assert!(client.received.capacity() <= 2 << 20);
+        drop(client);
+        assert!(sending.join().expect("it ends when nobody reads") >= (1 << 20) / 4096);
+    }
+
+    #[test]
+    fn patience_is_for_the_whole_answer() {
+        let (mut client, mut peer) = pair();
+        client.set_patience(Duration::from_millis(300));
+        // A byte is there whenever the client looks.
+        let sending = std::thread::spawn(move || {
+            while peer.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let error = ask(&mut client).expect_err("it does not end").to_string();
+        assert!(error.contains("does not answer"), "{error}");
+        drop(client);
+        sending.join().expect("it ends when nobody reads");
+    }
+
+    #[test]
+    fn an_answer_of_another_version_is_named_as_such() {
+        for answer in [r#"{"v":3,"id":1,"ok":7}"#, r#"{"result":{},"v":3}"#, r#"{"v":3,"error":{"reason":[]}}"#] {
+            let (mut client, mut peer) = pair();
+            peer.write_all(format!("{answer}\n").as_bytes()).expect("it is sent");
+            let error = ask(&mut client).expect_err("it is of another version").to_string();
+            let own = format!("version 3 of the control protocol, and this ringtrace ({}) version 1", env!("CARGO_PKG_VERSION"));
+            assert!(error.contains(&own), "{error}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let deep = |open: &str| open.repeat(100_000);
+        let long = Answer::line(1.into(), Err(Refusal::new(RefusalKind::Other, "é".repeat(1 << 20))));
+        for (answer, phrase) in [
+            ("HTTP/1.1 400 Bad Request".to_owned(), "does not speak the control protocol"),
+            ("{}".to_owned(), "missing field `v`"),
+            (deep("["), "does not speak the control protocol"),
+            (format!(r#"{{"v":1,"id":1,"ok":{}"#, deep(r#"{"a":"#)), "does not speak the control protocol"),
+            (format!(r#"{{"v":1,"id":1,"ok":{}{}}}"#, deep("["), deep("]")), "is not understood"),
+            (r#"{"v":1,"id":1,"ok":{"tracepoints":7}}"#.to_owned(), "is not understood"),
+            (format!(r#"{{"v":1,"id":{}{}}}"#, deep("["), deep("]")), "waits for none"),
+            (long, "éé"),
+        ] {
+            let (mut client, mut peer) = pair();
+            client.set_patience(Duration::from_secs(60));
+            let sending = std::thread::spawn(move || peer.write_all(format!("{answer}\n").as_bytes()));
+            let error = client.ask::<Listing>(&Request::List).expect_err("it is nonsense").to_string();
+            assert!(error.contains(phrase) && error.len() < 3 * LONGEST_MESSAGE, "{}", &error[..error.len().min(200)]);
+            sending.join().expect("it is sent").expect("it is read");
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 mod client;
 pub mod place;
+pub mod proof;
 pub mod protocol;
 mod sys;
 pub mod terminal;

@@ -22,7 +22,8 @@
 
 use crate::peer;
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::net::SocketAddrUnix;
+use rustix::net::sockopt::Timeout;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -31,6 +32,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Name of the agent's socket in the directory of its process image.
 pub const SOCKET: &str = "control";
@@ -236,7 +238,7 @@ impl Image {
     ///
     /// `NotFound`: the process has no agent. `ConnectionRefused`: it has ended (PL-2).
     pub fn connect(&self) -> io::Result<UnixStream> {
-        let stream = by_short_path(&self.path, |directory| UnixStream::connect(directory.join(SOCKET)))?;
+        let stream = by_short_path(&self.path, |directory| connect(&directory.join(SOCKET)))?;
         if is_orphaned(&stream) { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(stream) }
     }
 
@@ -314,6 +316,16 @@ pub fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
 }
 
+/// How long a process may take to have room for another connection: one that is stopped has none at some time.
+const ROOM: Duration = Duration::from_millis(500);
+
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let stream = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::sockopt::set_socket_timeout(&stream, Timeout::Send, Some(ROOM))?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
+    Ok(stream.into())
+}
+
 /// Runs `work` with a path of `directory` that is short enough for a socket's name, which unix(7) limits to 108 bytes.
 fn by_short_path<T>(directory: &Path, work: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     if directory.as_os_str().len() + 1 + UNFINISHED.len() < 108 {
@@ -328,7 +340,6 @@ fn by_short_path<T>(directory: &Path, work: impl FnOnce(&Path) -> io::Result<T>)
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rustix::net::{AddressFamily, SocketType};
     use std::io::Write as _;
     use std::os::fd::OwnedFd;
 

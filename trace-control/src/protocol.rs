@@ -22,12 +22,17 @@ pub use triggers::{After, Firing, Firings, Saved, TriggerState, Triggered, Trigg
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::path::PathBuf;
 
 /// Version of the protocol. A change that an older peer would misunderstand changes it.
 pub const VERSION: u32 = 1;
 /// Most bytes of a request, its line end included.
 pub const LONGEST_REQUEST: usize = 64 << 10;
+/// Most bytes of an answer, its line end included. `list` of 10 000 tracepoints has some 6 MiB.
+pub const LONGEST_ANSWER: usize = 64 << 20;
+/// Most bytes of the answer to `hello`, so that many processes can be asked at once.
+pub const LONGEST_GREETING: usize = 1 << 20;
 
 /// A request's line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,6 +57,8 @@ pub struct Envelope {
 pub enum Request {
     /// Who are you? → [`Process`].
     Hello,
+    /// The kernel lets me look into you. → nothing.
+    Prove(Proof),
     /// What can be traced? → [`Listing`].
     List,
     /// What is recorded and lost? → [`Status`].
@@ -98,8 +105,9 @@ pub enum Request {
 
 impl Request {
     /// The names of all requests.
-    pub const NAMES: [&str; 22] = [
+    pub const NAMES: [&str; 23] = [
         "hello",
+        "prove",
         "list",
         "status",
         "create",
@@ -157,42 +165,66 @@ impl Request {
     }
 }
 
-/// An answer's line.
-#[derive(Debug, Serialize, Deserialize)]
+/// An answer's line, as it is written.
+#[derive(Debug, Serialize)]
 pub struct Answer {
     /// [`VERSION`] of the program.
-    pub v: u32,
+    v: u32,
     /// The request's.
-    #[serde(default)]
-    pub id: Value,
+    id: Value,
     /// What was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ok: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ok: Option<Value>,
     /// Why it was not done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Refusal>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
 }
 
 impl Answer {
-    /// Makes the line of an answer.
+    /// Makes the line of an answer. What is longer than an answer may be becomes a refusal.
     pub fn line(id: Value, result: Result<Value, Refusal>) -> String {
         let (ok, error) = match result {
             Ok(value) => (Some(value), None),
             Err(refusal) => (None, Some(refusal)),
         };
         let answer = Answer { v: VERSION, id, ok, error };
-        format!("{}\n", serde_json::to_string(&answer).unwrap_or_default())
+        let line = format!("{}\n", serde_json::to_string(&answer).unwrap_or_default());
+        if line.len() <= LONGEST_ANSWER {
+            return line;
+        }
+        let message = format!("the answer would have {} bytes, and at most {LONGEST_ANSWER} are sent; ask for less", line.len());
+        Answer::line(answer.id, Err(Refusal::new(RefusalKind::TooLong, message)))
     }
+}
 
+/// The version that an answer's line is of: all versions have it.
+#[derive(Deserialize)]
+pub(crate) struct VersionOnly {
+    pub(crate) v: u32,
+}
+
+/// An answer's line, as it is read: of what is asked for, nothing is made before its type is known, so that it takes no more memory
+/// than that.
+#[derive(Deserialize)]
+pub(crate) struct Received<'a> {
+    #[serde(default, borrow)]
+    pub(crate) id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    ok: Option<&'a RawValue>,
+    #[serde(default)]
+    pub(crate) error: Option<Refusal>,
+}
+
+impl Received<'_> {
     /// Returns what was asked for as its type.
     ///
     /// # Errors
     ///
     /// The refusal; or the answer is not of that form, which is one too.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, Refusal> {
+    pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, Refusal> {
         match self {
-            Answer { error: Some(refusal), .. } => Err(refusal),
-            Answer { ok, .. } => serde_json::from_value(ok.unwrap_or_default())
+            Received { error: Some(refusal), .. } => Err(refusal),
+            Received { ok, .. } => serde_json::from_str(ok.map_or("null", RawValue::get))
                 .map_err(|error| Refusal::new(RefusalKind::Version, format!("the answer is not understood: {error}"))),
         }
     }
@@ -235,6 +267,10 @@ pub enum RefusalKind {
     NoSession,
     /// Another session has the name.
     SessionExists,
+    /// The process is guarded by the kernel, and the peer has not given the [proof](crate::proof) that it may look into it.
+    Unproven,
+    /// The program, or whoever started it, has not allowed it.
+    Forbidden,
     /// A memory ceiling is too small.
     Memory,
     /// A file or directory could not be used.
@@ -246,6 +282,14 @@ pub enum RefusalKind {
     /// Anything else.
     #[serde(other)]
     Other,
+}
+
+/// That the kernel lets a peer look into the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    /// What was found in it: see [`proof`](crate::proof).
+    pub secret: String,
 }
 
 /// A process that can be traced.
@@ -770,6 +814,7 @@ mod tests {
         let plan = SessionPlan { session: session(), rules: vec!["a:*".into()], memory: Some(1), ..SessionPlan::default() };
         let requests = [
             Request::Hello,
+            Request::Prove(Proof { secret: "07".into() }),
             Request::List,
             Request::Status,
             Request::Create(Box::new(plan)),
@@ -794,7 +839,11 @@ mod tests {
     #[test]
     fn refusals_name_what_is_wrong() {
         for (line, kind, phrase) in [
-            (r#"{"v":1,"do":"erase"}"#, RefusalKind::UnknownRequest, "unknown request `erase`; this program knows hello, list"),
+            (
+                r#"{"v":1,"do":"erase"}"#,
+                RefusalKind::UnknownRequest,
+                "unknown request `erase`; this program knows hello, prove, list",
+            ),
             (
                 r#"{"v":2,"do":"hello"}"#,
                 RefusalKind::Version,

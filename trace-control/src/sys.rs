@@ -12,6 +12,8 @@ pub struct Peer {
     pub pid: Option<u32>,
     /// Its effective user then.
     pub uid: u32,
+    /// Its effective group then.
+    pub gid: u32,
 }
 
 /// Asks the kernel (SO_PEERCRED, unix(7)).
@@ -24,7 +26,7 @@ pub fn peer(socket: &impl AsRawFd) -> Option<Peer> {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
     };
     let pid = u32::try_from(peer.pid).ok().filter(|pid| *pid > 0);
-    (result == 0 && len as usize == size_of::<libc::ucred>()).then_some(Peer { pid, uid: peer.uid })
+    (result == 0 && len as usize == size_of::<libc::ucred>()).then_some(Peer { pid, uid: peer.uid, gid: peer.gid })
 }
 
 /// Asks the kernel.
@@ -32,5 +34,5 @@ pub fn peer(socket: &impl AsRawFd) -> Option<Peer> {
 pub fn peer(socket: &impl AsRawFd) -> Option<Peer> {
     let (mut uid, mut gid) = (u32::MAX, u32::MAX);
     // SAFETY: both are written.
-    (unsafe { libc::getpeereid(socket.as_raw_fd(), &raw mut uid, &raw mut gid) } == 0).then_some(Peer { pid: None, uid })
+    (unsafe { libc::getpeereid(socket.as_raw_fd(), &raw mut uid, &raw mut gid) } == 0).then_some(Peer { pid: None, uid, gid })
 }

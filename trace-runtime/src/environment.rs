@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! text    = "off" | "0" | part { ";" part }
-//! part    = "@" PATH | RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
+//! part    = "modules" | "@" PATH | RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
 //!         | "rings" PATH
 //!         | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
 //!         | "format" ( "ctf1.8" | "ctf2" )
 //!         | "snapshot" "on" ( SIGNAL | "panic" ) | "rotate" ( SIZE | TIME ) | "quota" SIZE
 //! ```
 //!
+//! `modules` is about the process, not the session: probe modules may be loaded from outside. By itself, it begins no session.
 //! `1` stands for the rule `*`, and so does a text without a rule. A line end is as good as `;`, but not between the parentheses of
 //! an expression. `@` stands for what a file says, in its place; in a file, `#` begins a comment, and `@` is nothing special.
 
@@ -32,7 +33,8 @@ pub(crate) const SESSION_NAME: &str = "default";
 const LARGEST_FILE: u64 = 1 << 20;
 
 /// Words that begin what is no rule.
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 16] = [
+    "modules",
     "print",
     "overwrite",
     "sensitive",
@@ -110,11 +112,26 @@ pub(crate) fn is_off(text: &str) -> bool {
     matches!(text.trim(), "0" | "off")
 }
 
-/// Reads the text. `None`: it is empty.
+/// Whether the text allows that probe modules are loaded from outside. One that cannot be read does not.
+pub(crate) fn allows_modules(text: &str) -> bool {
+    !is_off(text) && all_parts(text).is_ok_and(|(_, parts)| parts.iter().any(Part::is_about_modules))
+}
+
+/// Reads the text. `None`: it begins no session.
 pub(crate) fn read(text: &str) -> Result<Option<Wish>, Trouble> {
     if is_off(text) {
         return Ok(Some(Wish::Off));
     }
+    let (sources, mut parts) = all_parts(text)?;
+    parts.retain(|part| !part.is_about_modules());
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    plan(sources, parts).map(|plan| Some(Wish::Begin(Box::new(plan))))
+}
+
+/// The parts of the text and of the files that it names, in their order.
+fn all_parts(text: &str) -> Result<(Vec<Source>, Vec<Part>), Trouble> {
     let mut sources = vec![Source { text: text.to_owned(), file: None }];
     let mut parts = Vec::new();
     for part in divided(&sources, 0) {
@@ -131,10 +148,7 @@ pub(crate) fn read(text: &str) -> Result<Option<Wish>, Trouble> {
         sources.push(file);
         parts.extend(divided(&sources, sources.len() - 1));
     }
-    if parts.is_empty() {
-        return Ok(None);
-    }
-    plan(sources, parts).map(|plan| Some(Wish::Begin(Box::new(plan))))
+    Ok((sources, parts))
 }
 
 /// Reads a file without waiting for anybody, and no more of it than is allowed.
@@ -345,6 +359,10 @@ impl Part {
         self.words.split_once(char::is_whitespace).map_or((&self.words, ""), |(word, value)| (word, value.trim()))
     }
 
+    fn is_about_modules(&self) -> bool {
+        self.words == "modules"
+    }
+
     /// Place behind so many of its characters.
     fn behind(&self, characters: usize) -> Spot {
         Spot { at: self.spot.at + characters, ..self.spot }
@@ -511,6 +529,30 @@ mod tests {
         assert!(found[0].ends_with(r#"path == "say \"a;b\"; \\""#), "{found:?}");
         let plan = begun("output 'a;b'; sensitive");
         assert!(plan.builder.sensitive && matches!(&plan.builder.output, Output::Directory(path) if path == Path::new("a;b")));
+    }
+
+    #[test]
+    fn modules_are_allowed_by_a_part_that_begins_no_session() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("rules");
+        std::fs::write(&path, "storage:*\nmodules # of the operators\n").expect("a file");
+        for (text, rules_of) in [
+            ("modules", None),
+            (" modules\n", None),
+            ("storage:*; modules; memory 8M", Some("storage:*")),
+            ("modules; overwrite", Some("*")),
+            (&*format!("@{}", path.display()), Some("storage:*")),
+        ] {
+            assert!(allows_modules(text), "{text}");
+            assert_eq!(read(text).expect(text).is_some(), rules_of.is_some(), "{text}");
+            assert!(rules_of.is_none_or(|wanted| rules(&begun(text)) == [wanted]), "{text}");
+        }
+        for text in
+            ["", "1", "off", "storage:*", "modules:*", "modules level info", "output modules", "modules; @/nowhere/at/all"]
+        {
+            assert!(!allows_modules(text), "{text}");
+        }
+        assert!(read("moduls 1; a:*").expect_err("it is no option").to_string().contains("did you mean `modules`?"));
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) fn renew() {
 /// | `follow` | children after fork(2) are recorded as well, each into `DIR-PID` |
 /// | `when request if us > 5000 then snapshot` | adds a [trigger](crate::Session::trigger), which begins with `when` |
 /// | `overwrite`, `memory 64M`, `sub-buffer 1M`, `rings DIR`, `output DIR`, `context vtid,cpu`, `clock ordered`, `sensitive`, `session NAME`, `snapshot on SIGUSR2`, `snapshot on panic`, `rotate 256M`, `rotate 10min`, `quota 10G` | options of the session, separated by `;` from rules and from each other |
+/// | `modules` | probe modules may be [loaded from outside](crate::Module::allow_from_outside); by itself, it records nothing |
 /// | `@FILE`, `@FILE; overwrite` | rules and options from a file, in its place among others: one part a line, `#` begins a comment |
 ///
 /// It may be called any number of times and from anywhere; only the first call does something, and in a child after fork(2) the
@@ -85,6 +86,9 @@ fn begin_once(is_threadless: bool) {
             return;
         }
         let wish = environment::read(&value());
+        if environment::allows_modules(&value()) {
+            crate::Module::allow_from_outside();
+        }
         if matches!(wish, Ok(Some(Wish::Off))) {
             return;
         }

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trace_registry::image::{Build, Image};
+use trace_registry::sync::{AtomicBool, Ordering};
 use trace_registry::{Name, ProbeDescriptor};
 
 /// A probe module that is loaded. Dropping this changes nothing: the module stays until it is [unloaded](Module::unload).
@@ -60,7 +61,30 @@ pub(crate) fn renew() {
     MODULES.renew();
 }
 
+/// Whether modules may be loaded from outside. A forked child has its parent's word.
+static IS_ALLOWED_FROM_OUTSIDE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program, or its environment, has allowed that modules are loaded from outside.
+pub(crate) fn is_allowed_from_outside() -> bool {
+    // Relaxed: nothing else is read with it.
+    IS_ALLOWED_FROM_OUTSIDE.load(Ordering::Relaxed)
+}
+
 impl Module {
+    /// Allows that the `ringtrace` command loads probe modules into this process, from now on.
+    ///
+    /// A module is code of whoever asks for it, and runs with all privileges of the process. So nobody outside may load one unless
+    /// the program says so by this function, or its environment by `RINGTRACE=modules`; what the program loads itself
+    /// ([`load`](Module::load)) needs no permission.
+    ///
+    /// ```
+    /// trace_runtime::Module::allow_from_outside();
+    /// ```
+    pub fn allow_from_outside() {
+        // Relaxed: as above.
+        IS_ALLOWED_FROM_OUTSIDE.store(true, Ordering::Relaxed);
+    }
+
     /// Loads a probe module and attaches its probes, as far as rules of sessions match them.
     ///
     /// Its tracepoints and probes are listed, and rules apply to them, from now on. The module is accepted only if the same

@@ -1,5 +1,6 @@
 //! One peer: its requests, line by line, and its answers.
 
+use super::admission::Visitor;
 use super::serve::{Reply, Sessions, Waiting};
 use super::{CONNECTIONS, IDLE, WAITING};
 use crate::aggregate::Aggregation;
@@ -9,6 +10,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use serde_json::Value;
 use std::fs::File;
 use std::time::{Duration, Instant};
+use trace_control::Peer;
 use trace_control::protocol::{Answer, Envelope, LONGEST_REQUEST, Refusal, RefusalKind};
 
 /// A peer that does not read its answer for so long is given up.
@@ -34,8 +36,8 @@ pub(super) struct Connection {
 }
 
 /// What ends with a connection.
-#[derive(Default)]
 pub(super) struct Held {
+    pub(super) visitor: Visitor,
     /// Names of sessions.
     pub(super) sessions: Vec<String>,
     pub(super) aggregations: Vec<Aggregation>,
@@ -48,7 +50,7 @@ impl Held {
 }
 
 impl Connection {
-    pub(super) fn new(file: OwnFile) -> Connection {
+    pub(super) fn new(file: OwnFile, peer: Peer) -> Connection {
         let now = Instant::now();
         Connection {
             file,
@@ -56,7 +58,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             waiting: None,
-            held: Held::default(),
+            held: Held { visitor: Visitor::new(peer), sessions: Vec::new(), aggregations: Vec::new() },
             last_active: now,
             window: now,
             answered: 0,
@@ -66,9 +68,9 @@ impl Connection {
     }
 
     /// Tells a peer for which there is no room.
-    pub(super) fn turn_away(file: OwnFile) {
+    pub(super) fn turn_away(file: OwnFile, peer: Peer) {
         let message = format!("{CONNECTIONS} connections hold sessions or aggregations already; end one of them");
-        let mut connection = Connection::new(file);
+        let mut connection = Connection::new(file, peer);
         connection.answer(Value::Null, Err(Refusal::new(RefusalKind::TooMany, message)));
         connection.write();
     }

@@ -24,7 +24,7 @@ pub(super) fn process() -> words::Process {
         pid: name.pid,
         start_time: name.start_time,
         program: process::program(),
-        command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+        command: command(),
         ringtrace: env!("CARGO_PKG_VERSION").to_owned(),
         directory: std::env::current_dir().unwrap_or_default(),
         tracepoints: attach::sites().len(),
@@ -32,6 +32,18 @@ pub(super) fn process() -> words::Process {
         memory: attach::recordings().iter().map(|s| s.memory).sum(),
         memory_ceiling: CEILING.load(Ordering::Relaxed),
     }
+}
+
+/// The command line, as far as it fits into an answer with everything else.
+fn command() -> Vec<String> {
+    const LONGEST: usize = 64 << 10;
+    let mut left = LONGEST;
+    let fits = |argument: &String| {
+        let fits = argument.len() <= left;
+        left -= argument.len().min(left);
+        fits
+    };
+    std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).take_while(fits).collect()
 }
 
 pub(super) fn listing() -> words::Listing {

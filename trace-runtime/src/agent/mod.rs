@@ -10,11 +10,12 @@
 //! # Invariants
 //!
 //! - AG-1: Nobody of another user is answered: the directory is the user's alone, and the kernel says who connects
-//!   (SO_PEERCRED, unix(7)).
+//!   (SO_PEERCRED, unix(7)). Nor is anybody whom the kernel keeps from this process ([`admission`]).
 //! - AG-2: What a peer can make the agent hold is bounded: connections, the bytes of a request, one answer each.
 //! - AG-3: A peer that sends without end, sends nonsense, or does not read its answers keeps no other from being answered.
 //! - AG-4: A descriptor is used only as long as it is the agent's own (ST-1 of [`storage`](crate::storage)).
 
+mod admission;
 mod aggregates;
 mod connection;
 mod describe;
@@ -99,16 +100,16 @@ impl Agent {
     }
 
     fn accept(&mut self) {
-        while let Some(file) = self.place.accept() {
+        while let Some((file, peer)) = self.place.accept() {
             if self.connections.len() >= CONNECTIONS {
                 let silent = self.connections.iter().enumerate().filter(|(_, c)| !c.holds_something());
                 let Some((index, _)) = silent.min_by_key(|(_, c)| c.last_active()) else {
-                    Connection::turn_away(file);
+                    Connection::turn_away(file, peer);
                     continue;
                 };
                 self.connections.swap_remove(index);
             }
-            self.connections.push(Connection::new(file));
+            self.connections.push(Connection::new(file, peer));
         }
     }
 }

@@ -4,14 +4,21 @@
 use super::describe;
 use super::serve::{Reply, Waiting};
 use crate::error::{Kind, Result};
-use crate::module::Module;
+use crate::module::{self, Module};
 use crate::sys;
 use std::time::Duration;
 use trace_control::protocol::{self as words, LoadModule, Refusal, RefusalKind, UnloadModule};
 
+const NOT_ALLOWED: &str = "nobody has allowed that modules are loaded into this process from outside: start the program with \
+                           `modules` in its environment (RINGTRACE=modules, or behind other parts: RINGTRACE='storage:*; modules'), \
+                           or let it call `ringtrace::Module::allow_from_outside()`";
+
 pub(super) fn load(wanted: LoadModule) -> Reply {
-    // SAFETY: whoever may use the socket is this user, who could make the process do anything; that the module is fit to be
-    // loaded is the user's promise, as for `Module::load`.
+    if !module::is_allowed_from_outside() {
+        return Reply::Now(Err(Refusal::new(RefusalKind::Forbidden, NOT_ALLOWED)));
+    }
+    // SAFETY: whoever is answered could make the process do anything (AG-1), and the program or its environment has allowed
+    // this; that the module is fit to be loaded is the user's promise, as for `Module::load`.
     later(move || unsafe { Module::load(&wanted.path) }.map(|m| describe::module(&m)))
 }
 

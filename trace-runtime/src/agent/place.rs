@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use trace_control::Peer;
 use trace_control::place::{self, SOCKET};
 use trace_registry::sync::{AtomicBool, Ordering};
 
@@ -100,8 +101,8 @@ impl Place {
         self.listener.as_deref()
     }
 
-    /// Returns the next connection of this user's, or of the superuser's (AG-1).
-    pub(super) fn accept(&mut self) -> Option<OwnFile> {
+    /// Returns the next connection of this user's, or of the superuser's (AG-1), and who it is from.
+    pub(super) fn accept(&mut self) -> Option<(OwnFile, Peer)> {
         let listener = self.listener.as_mut()?.file().ok()?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
@@ -112,8 +113,8 @@ impl Place {
                 Err(_) => return None,
             };
             let user = rustix::process::geteuid().as_raw();
-            if trace_control::peer(&*socket).is_some_and(|peer| peer.uid == user || peer.uid == 0) {
-                return Some(socket);
+            if let Some(peer) = trace_control::peer(&*socket).filter(|peer| peer.uid == user || peer.uid == 0) {
+                return Some((socket, peer));
             }
         }
     }

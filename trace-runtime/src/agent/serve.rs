@@ -1,5 +1,6 @@
 //! What the agent does for whom.
 
+use super::admission::Door;
 use super::aggregates;
 use super::connection::Held;
 use super::describe;
@@ -21,7 +22,7 @@ use crate::snapshot::{Receipt, Wanted};
 use crate::sys;
 use crate::trigger::{self, Firing};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -121,6 +122,7 @@ const ADOPTION: Duration = Duration::from_secs(5);
 
 /// What the agent knows of the sessions beside themselves.
 pub(super) struct Sessions {
+    door: Door,
     /// Those that end with a connection.
     bound: HashSet<String>,
     /// Those that end soon unless a connection takes them over.
@@ -130,7 +132,8 @@ pub(super) struct Sessions {
 impl Sessions {
     pub(super) fn new(orphans: Vec<String>) -> Sessions {
         let until = Instant::now() + ADOPTION;
-        Sessions { bound: orphans.iter().cloned().collect(), orphans: orphans.into_iter().map(|name| (name, until)).collect() }
+        let bound = orphans.iter().cloned().collect();
+        Sessions { door: Door::default(), bound, orphans: orphans.into_iter().map(|name| (name, until)).collect() }
     }
 
     /// Ends the sessions that nobody took over in time.
@@ -162,7 +165,13 @@ impl Sessions {
             Ok(request) => request,
             Err(refusal) => return Reply::Now(Err(refusal)),
         };
+        if !matches!(request, Request::Prove(_)) {
+            if let Err(refusal) = self.door.admit(&held.visitor) {
+                return Reply::Now(Err(refusal));
+            }
+        }
         let answer = match request {
+            Request::Prove(proof) => self.door.prove(&mut held.visitor, &proof.secret).map(|()| Value::Object(Map::new())),
             Request::Hello => value(&describe::process()),
             Request::List => value(&describe::listing()),
             Request::Status => value(&describe::status(|session| self.describe(session))),

@@ -93,6 +93,16 @@ impl Mapping {
         }
     }
 
+    /// Leaves the mapping out of children that are forked from now on.
+    pub(crate) fn keep_from_children(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        // SAFETY: MEM-1 is about this process.
+        unsafe {
+            rustix::mm::madvise(self.base.as_ptr().cast(), self.len, rustix::mm::Advice::LinuxDontFork)?;
+        }
+        Ok(())
+    }
+
     /// Returns the address of `len` bytes at `at`, where they are inside.
     #[inline]
     pub(crate) fn range(&self, at: u64, len: usize) -> Option<NonNull<u8>> {
