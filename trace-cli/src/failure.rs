@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use trace_control::terminal::printable;
+use trace_control::terminal::{escaped, printable};
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -170,8 +170,8 @@ pub(crate) fn note(what: fmt::Arguments<'_>) {
 /// As well as that is possible.
 fn tell(kind: &str, word: &str, what: fmt::Arguments<'_>) {
     let line = match JSON.load(Ordering::Relaxed) {
-        true => format!("{}\n", json!({ kind: what.to_string() })),
-        false => printable(&format!("ringtrace: {word}{what}\n")),
+        true => escaped(&format!("{}\n", json!({ kind: what.to_string() }))).into_owned(),
+        false => printable(&format!("ringtrace: {word}{what}\n")).into_owned(),
     };
     // One write, so that what others write to the same place stands before or behind it.
     let _ = io::stderr().lock().write_all(line.as_bytes());

@@ -11,7 +11,7 @@ use trace_control::units;
 use super::process::Process;
 use super::record::interruption;
 use super::target::Target;
-use super::text::{Rate, table};
+use super::text::{self, Rate, table};
 use crate::Outcome;
 use crate::common::{Common, more_groups};
 use crate::failure::{self, Failure};
@@ -146,11 +146,11 @@ fn follow(
     let (mut shown, mut last): (Option<At>, Option<At>) = (None, None);
     let ask = Request::Aggregates(AggregateNumber { number: begun.number });
     let tell = |now: &At, before: Option<&At>| -> Result<(), Failure> {
-        let mut text = Vec::new();
+        let (mut text, mut out) = (Vec::new(), text::out(!is_text));
         if is_text {
             if is_terminal {
                 // From the upper left corner, and without what was there.
-                text.extend(b"\x1b[H\x1b[2J");
+                out.write_own("\x1b[H\x1b[2J")?;
             }
             show(now, before, &mut text)?;
             notes(&now.figures, &mut text)?;
@@ -160,7 +160,6 @@ fn follow(
             object["ns"] = json!(u64::try_from(now.time.as_nanos()).unwrap_or(u64::MAX));
             writeln!(text, "{object}")?;
         }
-        let mut out = io::stdout().lock();
         out.write_all(&text)?;
         Ok(out.flush()?)
     };

@@ -1,6 +1,6 @@
 //! `ringtrace enable` and `ringtrace disable`.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use serde_json::json;
 use trace_control::Error;
@@ -10,6 +10,7 @@ use super::process::Process;
 use super::session::{DEFAULT, new_trace};
 use super::status::probes;
 use super::target::Target;
+use super::text;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -98,7 +99,7 @@ fn begin(process: &mut Process, change: &Change, common: &Common) -> Result<(), 
 }
 
 fn report(process: &Process, done: &Changed, what: &str, common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         writeln!(out, "{}", json!({ "pid": process.is.pid, what: done }))?;
     } else {

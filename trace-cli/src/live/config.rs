@@ -12,6 +12,7 @@ use super::process::Process;
 use super::session::{DEFAULT, absolute, new_trace};
 use super::status::probes;
 use super::target::Target;
+use super::text;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -189,7 +190,7 @@ fn save(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
         return Err(Failure::Wrong(format!("{name}: no session to save: `ringtrace session create` and `enable` make one")));
     }
     let text = toml::to_string_pretty(&configuration).map_err(|error| Failure::Wrong(error.to_string()))?;
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if is_standard(file) {
         out.write_all(text.as_bytes())?;
         return Ok(Outcome::Complete);
@@ -227,7 +228,7 @@ fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
                 }
             }
         }
-        let mut out = io::stdout().lock();
+        let mut out = text::out(common.json);
         for state in made {
             if common.json {
                 writeln!(out, "{}", json!({ "pid": process.is.pid, "created": state }))?;

@@ -18,6 +18,7 @@ use trace_runtime::recovery::Remains;
 use trace_runtime::{journal, ring_buffer};
 
 use super::recover::show;
+use super::text;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let beside = output.as_deref().and_then(Path::parent).filter(|path| path.is_dir()).unwrap_or(Path::new("."));
     let sessions = Dump::open(file)?.sessions(beside)?;
     let several = sessions.len() > 1;
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     for remains in sessions {
         let output = match output {
             Some(output) if several => Some(output.join(remains.name().unwrap_or_default())),

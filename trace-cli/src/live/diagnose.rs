@@ -1,6 +1,6 @@
 //! `ringtrace why` and `ringtrace doctor`.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use trace_ctf::reader::{Trace, discover};
 
 use super::process::Process;
 use super::target::Target;
+use super::text;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
@@ -136,7 +137,7 @@ fn examine(
 }
 
 fn show(process: &Process, found: &Diagnosis, common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         for finding in &found.findings {
             writeln!(out, "{}", json!({ "pid": process.is.pid, "finding": finding }))?;
@@ -151,7 +152,8 @@ fn show(process: &Process, found: &Diagnosis, common: &Common) -> Result<(), Fai
             Verdict::Bad => ("BAD ", "31"),
         };
         let word = if common.is_colored() { format!("\x1b[{color}m{word}\x1b[0m") } else { word.to_owned() };
-        writeln!(out, "  {word}  {about}: {says}")?;
+        out.write_own(&format!("  {word}  "))?;
+        writeln!(out, "{about}: {says}")?;
         if !remedy.is_empty() {
             writeln!(out, "        → {remedy}")?;
         }

@@ -11,6 +11,7 @@ use trace_registry::Glob;
 use trace_registry::registry::{Match, find, some_of};
 
 use super::target::Target;
+use super::text;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut processes = arguments.target.chosen()?;
     let several = processes.len() > 1;
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = text::Out::new(io::BufWriter::new(io::stdout().lock()), common.json);
     for process in &mut processes {
         let mut listing: Listing = process.demand(&Request::List)?;
         if let Some(pattern) = &arguments.pattern {

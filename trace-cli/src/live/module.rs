@@ -1,6 +1,6 @@
 //! `ringtrace module`: probe modules of running programs.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use trace_control::units;
 
 use super::process::Process;
 use super::target::Target;
+use super::text;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
@@ -17,7 +18,8 @@ use crate::failure::Failure;
 /// Loads probe modules into running programs, unloads them, and shows which are loaded.
 ///
 /// A probe module is a shared object with probes: a crate of type `cdylib` with `ringtrace::probe_module!`. Its probes are listed,
-/// and rules apply to them, as soon as it is loaded. It must fit the program; what does not is refused with the reason.
+/// and rules apply to them, as soon as it is loaded. It must fit the program; what does not is refused with the reason. A program
+/// takes modules only if it was started with RINGTRACE=modules, or calls `ringtrace::Module::allow_from_outside()`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -85,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 }
 
 fn show(process: &Process, done: &str, module: &Module, common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         writeln!(out, "{}", json!({ "process": process.is.pid, "module": module }))?;
     } else {

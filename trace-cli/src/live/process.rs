@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use trace_control::place::Image;
-use trace_control::protocol::{self, Request, SessionState};
+use trace_control::protocol::{self, LONGEST_ANSWER, LONGEST_GREETING, Request, SessionState};
 use trace_control::{Client, Error};
 
 use crate::failure::Failure;
@@ -27,8 +27,10 @@ impl Process {
     pub(super) fn meet(image: Image) -> Result<Process, Error> {
         let mut client = Client::connect(&image)?;
         client.set_patience(GREETING);
+        client.set_longest_answer(LONGEST_GREETING);
         let is = client.ask(&Request::Hello)?;
         client.set_patience(Duration::from_secs(5));
+        client.set_longest_answer(LONGEST_ANSWER);
         Ok(Process { image, is, client })
     }
 
@@ -56,6 +58,17 @@ impl Process {
         let seen = session.rings.as_ref()?.parent()?;
         let mounted = self.image.path.join(seen.file_name()?);
         Some(if mounted.join("rings").exists() { mounted } else { seen.to_owned() })
+    }
+
+    /// Whether an error says that there is nobody who could answer: the process has ended, or has no agent.
+    pub(super) fn is_absent(image: &Image, error: &Error) -> bool {
+        let Error::Lost(error) = error else { return false };
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => true,
+            // Or it let nobody in.
+            io::ErrorKind::UnexpectedEof => image.is_gone(),
+            _ => false,
+        }
     }
 
     /// Its directory again: the process may have ended meanwhile.

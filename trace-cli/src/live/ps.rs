@@ -1,13 +1,13 @@
 //! `ringtrace ps`: which processes can be traced.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use serde_json::json;
-use trace_control::place::Image;
 use trace_runtime::recovery::Remains;
 
+use super::process::Process;
 use super::target::Target;
-use super::text::{Bytes, table};
+use super::text::{self, Bytes, table};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -34,13 +34,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     } else {
         arguments.target.all(|image, error| silent.push((image, error)))?
     };
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         for process in &processes {
             writeln!(out, "{}", json!({ "process": process.is, "directory": process.image.path }))?;
         }
     } else {
-        let row = |p: &super::process::Process| {
+        let row = |p: &Process| {
             vec![
                 p.is.pid.to_string(),
                 p.is.program.clone(),
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     }
     out.flush()?;
     for (image, error) in silent {
-        if !image.is_gone() && !has_no_agent(&image) {
+        if !Process::is_absent(&image, &error) {
             failure::note(format_args!("process {}: {error}", image.name.pid));
         }
     }
@@ -72,13 +72,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     Ok(Outcome::Complete)
 }
 
-fn has_no_agent(image: &Image) -> bool {
-    image.connect().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
 /// What was left.
 fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     let mut rows = Vec::new();
     for image in arguments.target.images()? {
         let is_gone = image.is_gone();

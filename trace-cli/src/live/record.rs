@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use trace_control::Error;
 use trace_control::place::Image;
 use trace_control::protocol::{RefusalKind, Request, SessionName, SessionPlan, SessionState, Status};
+use trace_control::terminal::printable;
 use trace_control::units;
 
 use super::external::External;
@@ -20,7 +21,7 @@ use super::process::Process;
 use super::session::Options;
 use super::status::{Count, losses};
 use super::target::Target;
-use super::text::{Bytes, Rate, age};
+use super::text::{self, Bytes, Rate, age};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -112,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
             family.look(&mut recorded, |process, output| begin(arguments, process, output))?;
         }
         if let Some(progress) = &progress {
-            progress.set_message(summary(&recorded, begun.elapsed()));
+            progress.set_message(printable(&summary(&recorded, begun.elapsed())).into_owned());
             progress.tick();
         }
         let written: u64 = recorded.iter().map(|r| r.state.written).sum();
@@ -255,7 +256,7 @@ fn is_no_session(error: &Error) -> bool {
 
 fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::Complete;
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     for mut one in recorded {
         if let Some(external) = one.external.take() {
             outcome = end_external(&mut one, external, outcome);

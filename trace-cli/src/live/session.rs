@@ -1,6 +1,6 @@
 //! `ringtrace session`: recordings that outlive a command.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use trace_ctf::metadata::Format;
 use super::process::Process;
 use super::status;
 use super::target::Target;
+use super::text;
 use crate::Outcome;
 use crate::common::{Common, format_parser};
 use crate::failure::{self, Failure};
@@ -251,7 +252,7 @@ fn each(named: &Named, done: &str, common: &Common, request: fn(SessionName) -> 
 }
 
 fn report(process: &Process, state: &SessionState, done: &str, common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         writeln!(out, "{}", json!({ "pid": process.is.pid, done: state }))?;
         return Ok(());

@@ -1,6 +1,6 @@
 //! `ringtrace snapshot`.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::time::Duration;
 
 use serde_json::json;
@@ -9,7 +9,7 @@ use trace_control::units;
 
 use super::process::Process;
 use super::target::Target;
-use super::text::Bytes;
+use super::text::{self, Bytes};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -71,7 +71,7 @@ fn flight_recorders(process: &mut Process) -> Result<Vec<String>, Failure> {
 }
 
 fn show(process: &Process, receipt: &Receipt, common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         writeln!(out, "{}", json!({ "process": process.is.pid, "snapshot": receipt }))?;
         return Ok(out.flush()?);

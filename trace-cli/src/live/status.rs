@@ -1,7 +1,7 @@
 //! `ringtrace status`: what is recorded and lost.
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,7 +10,7 @@ use trace_control::units;
 
 use super::process::Process;
 use super::target::Target;
-use super::text::{Bytes, Rate, age, table};
+use super::text::{self, Bytes, Rate, age, table};
 use super::trigger;
 use crate::Outcome;
 use crate::common::Common;
@@ -69,7 +69,7 @@ fn rates(before: &Status, now: &Status, session: &SessionState) -> Option<(f64, 
 }
 
 fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         if now.sessions.is_empty() {
             writeln!(out, "{}", json!({ "pid": process.is.pid, "now_ns": now.now_ns, "session": null }))?;
@@ -199,7 +199,7 @@ impl fmt::Display for NotKeptInWords<'_> {
 
 /// Sessions with their rules, one paragraph each.
 pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if sessions.is_empty() && !common.json {
         writeln!(out, "{}: no session", process.name())?;
     }

@@ -14,6 +14,9 @@ use crate::failure::{self, Failure};
 const YOUTH: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
+/// How many processes are asked at once who they are: one that does not answer takes its time only once.
+const AT_ONCE: usize = 32;
+
 /// Options that say which processes a verb is about.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Target {
@@ -67,11 +70,27 @@ impl Target {
         let mut processes = Vec::new();
         let named: Option<Vec<u32>> = self.process.iter().map(|wanted| wanted.parse().ok()).collect();
         let named = named.filter(|named| !named.is_empty());
-        let is_asked = |image: &Image| named.as_ref().is_none_or(|named| named.contains(&image.name.pid));
-        for image in self.images()?.into_iter().filter(is_asked) {
-            match Process::meet(image.clone()) {
-                Ok(process) => processes.push(process),
-                Err(error) => silent(image, error),
+        let mut asked = self.images()?;
+        asked.retain(|image| named.as_ref().is_none_or(|named| named.contains(&image.name.pid)));
+        for some in asked.chunks(AT_ONCE) {
+            let met: Vec<_> = std::thread::scope(|scope| {
+                let ask = |image: &Image| {
+                    let image = image.clone();
+                    std::thread::Builder::new().spawn_scoped(scope, || Process::meet(image))
+                };
+                let asking: Vec<_> = some.iter().map(ask).collect();
+                asking.into_iter().map(|asking| asking.map(std::thread::ScopedJoinHandle::join)).collect()
+            });
+            for (image, met) in some.iter().zip(met) {
+                let met = match met {
+                    Ok(met) => met.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    // There is no room for another thread.
+                    Err(_) => Process::meet(image.clone()),
+                };
+                match met {
+                    Ok(process) => processes.push(process),
+                    Err(error) => silent(image.clone(), error),
+                }
             }
         }
         Ok(processes)
@@ -154,7 +173,7 @@ fn nothing(silent: &[(Image, trace_control::Error)]) -> String {
     let mut text = String::from(
         "no process can be traced\n  a program can be while it runs, if it calls ringtrace::init() and RINGTRACE is not `off`",
     );
-    for (image, error) in silent.iter().filter(|(image, _)| !image.is_gone()) {
+    for (image, error) in silent.iter().filter(|(image, error)| !Process::is_absent(image, error)) {
         text.push_str(&format!("\n  process {}: {error}", image.name.pid));
     }
     text

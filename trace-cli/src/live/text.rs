@@ -2,10 +2,48 @@
 
 use std::fmt;
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
+use trace_control::terminal::{escaped, printable};
+
+/// Standard output, without the control characters that other processes put into their names and messages: they are replaced in
+/// text, and escaped in JSON.
+pub(crate) struct Out<W: Write> {
+    inner: W,
+    is_json: bool,
+}
+
+/// Returns standard output, for JSON or for text.
+pub(crate) fn out(is_json: bool) -> Out<io::StdoutLock<'static>> {
+    Out::new(io::stdout().lock(), is_json)
+}
+
+impl<W: Write> Out<W> {
+    pub(crate) fn new(inner: W, is_json: bool) -> Out<W> {
+        Out { inner, is_json }
+    }
+
+    /// Writes text of this command's own, which may colour the terminal or move its cursor.
+    pub(crate) fn write_own(&mut self, text: &str) -> io::Result<()> {
+        self.inner.write_all(text.as_bytes())
+    }
+}
+
+impl<W: Write> Write for Out<W> {
+    /// Takes whole characters, as `write!` gives them.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.inner.write_all(if self.is_json { escaped(&text) } else { printable(&text) }.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
 
 /// A number of bytes, in units of 1024.
 pub(crate) struct Bytes(pub(crate) u64);
@@ -67,7 +105,9 @@ pub(super) fn age(duration: Duration) -> String {
 pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings.iter().map(|h| h.trim_start_matches('>')));
-    table.add_rows(rows);
+    // A cell is one line: what other processes call themselves begins no row.
+    let cell = |text: String| printable(&text).replace(['\n', '\t'], " ");
+    table.add_rows(rows.into_iter().map(|row| row.into_iter().map(cell).collect::<Vec<_>>()));
     for (column, heading) in table.column_iter_mut().zip(headings) {
         column.set_padding((0, 2));
         if heading.starts_with('>') {
@@ -129,4 +169,37 @@ pub(super) fn why_not_traceable(pid: u32) -> Option<String> {
         return Some(format!("{program} has an agent, but no directory of it was found{place}"));
     }
     Some(format!("{program} does not call ringtrace::init(), or has no ringtrace in it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "a\x1b]0;x\x07\x1b[2J\u{9b}31m\u{7f}é\r";
+
+    fn written(is_json: bool, write: impl FnOnce(&mut Out<Vec<u8>>) -> io::Result<()>) -> String {
+        let mut out = Out::new(Vec::new(), is_json);
+        write(&mut out).expect("memory");
+        String::from_utf8(out.inner).expect("text")
+    }
+
+    #[test]
+    fn no_control_character_of_others_reaches_a_terminal() {
+        let text = written(false, |out| {
+            out.write_own("\x1b[1m")?;
+            writeln!(out, "{HOSTILE}\tb")
+        });
+        let r = char::REPLACEMENT_CHARACTER;
+        assert_eq!(text, format!("\x1b[1ma{r}]0;x{r}{r}[2J{r}31m{r}é{r}\tb\n"));
+        let json = written(true, |out| writeln!(out, "{}", serde_json::json!({ "name": HOSTILE })));
+        assert!(!json.trim_end().contains(char::is_control), "{json:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json).expect("JSON")["name"], HOSTILE);
+    }
+
+    #[test]
+    fn a_cell_is_one_line() {
+        let text = table(&["A", "B"], vec![vec!["x\nforged".into(), "1".into()], vec!["\x1b[31m".into(), "2".into()]]);
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(!text.contains('\x1b'), "{text}");
+    }
 }

@@ -1,6 +1,6 @@
 //! `ringtrace trigger`: what is to be done when something happens.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use serde_json::json;
 use trace_control::protocol::{Firing, Request, Saved, SessionState, Status, TriggerState, Triggered, Triggers, Untrigger};
@@ -8,7 +8,7 @@ use trace_control::protocol::{Firing, Request, Saved, SessionState, Status, Trig
 use super::process::Process;
 use super::session::DEFAULT;
 use super::target::Target;
-use super::text::Nanoseconds;
+use super::text::{self, Nanoseconds};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 }
 
 fn report(process: &Process, done: &Triggered, what: &str, common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         writeln!(out, "{}", json!({ "pid": process.is.pid, what: done }))?;
     } else {
@@ -115,7 +115,7 @@ fn report(process: &Process, done: &Triggered, what: &str, common: &Common) -> R
 }
 
 fn show(process: &Process, sessions: &[SessionState], common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         for session in sessions {
             for trigger in &session.triggers {

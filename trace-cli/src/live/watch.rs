@@ -1,6 +1,6 @@
 //! `ringtrace watch`: firings of triggers, as they come.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
@@ -10,6 +10,7 @@ use trace_control::protocol::{After, Firing, Firings, Request};
 
 use super::process::Process;
 use super::target::Target;
+use super::text;
 use super::trigger::receipt;
 use crate::Outcome;
 use crate::common::Common;
@@ -81,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 }
 
 fn show(process: &Process, firing: &Firing, common: &Common) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if common.json {
         writeln!(out, "{}", json!({ "pid": process.is.pid, "firing": firing }))?;
         return Ok(out.flush()?);
