@@ -85,6 +85,9 @@ pub(crate) enum Time {
     Scaled(Clock),
 }
 
+/// What a stream without a clock has in place of times: all of them are one.
+const NO_TIME: i64 = i64::MIN;
+
 impl Time {
     pub(crate) fn new(clock: Option<&Clock>) -> Self {
         let Some(clock) = clock else { return Self::None };
@@ -95,14 +98,27 @@ impl Time {
         }
     }
 
+    /// Nanoseconds from the Unix epoch; nothing where 64 bits cannot hold them.
     #[inline(always)]
-    pub(crate) fn nanoseconds(&self, cycles: u64) -> i64 {
+    pub(crate) fn nanoseconds(&self, cycles: u64) -> Option<i64> {
         match self {
-            // Those that have no place in 64 bits are clamped.
-            Self::Nanoseconds(offset) => offset.checked_add_unsigned(cycles).unwrap_or(i64::MAX),
+            Self::Nanoseconds(offset) => offset.checked_add_unsigned(cycles),
             Self::Scaled(clock) => clock.nanoseconds(cycles),
-            Self::None => i64::MIN,
+            Self::None => Some(NO_TIME),
         }
+    }
+
+    /// As babeltrace2 has them, which scales with floating point numbers: some are wrong by a nanosecond or two.
+    pub(crate) fn reference_nanoseconds(&self, cycles: u64) -> Option<i64> {
+        let Self::Scaled(clock) = self else { return self.nanoseconds(cycles) };
+        let scale = |cycles: u64| 1e9 * cycles as f64 / clock.frequency_hz as f64;
+        // It moves whole seconds of the offset in cycles to the one in seconds.
+        let frequency = i64::try_from(clock.frequency_hz).unwrap_or(i64::MAX);
+        let seconds = clock.offset_s.checked_add(clock.offset_cycles.div_euclid(frequency))?;
+        let offset = scale(clock.offset_cycles.rem_euclid(frequency) as u64) as i64;
+        let value = scale(cycles);
+        let value = if value < i64::MAX as f64 { value as i64 } else { return None };
+        seconds.checked_mul(SECOND as i64)?.checked_add(offset)?.checked_add(value)
     }
 }
 
@@ -184,9 +200,23 @@ fn is_bookkeeping(class: &Type) -> bool {
 const SECOND: u64 = 1_000_000_000;
 
 impl Clock {
-    /// Nanoseconds from the Unix epoch, exact but for the last fraction; saturating.
+    /// A clock without a name that counts nanoseconds from the Unix epoch.
+    pub(crate) fn new() -> Self {
+        Self {
+            name: String::new(),
+            uuid: None,
+            description: String::new(),
+            frequency_hz: SECOND,
+            precision_cycles: None,
+            offset_s: 0,
+            offset_cycles: 0,
+            absolute: false,
+        }
+    }
+
+    /// Nanoseconds from the Unix epoch, exact but for the last fraction; nothing where 64 bits cannot hold them: beyond 292 years.
     #[inline]
-    pub fn nanoseconds(&self, cycles: u64) -> i64 {
+    pub fn nanoseconds(&self, cycles: u64) -> Option<i64> {
         let cycles = i128::from(cycles) + i128::from(self.offset_cycles);
         let frequency = i128::from(self.frequency_hz.max(1));
         let whole = i128::from(self.offset_s) * i128::from(SECOND);
@@ -199,7 +229,7 @@ impl Clock {
             }
             _ => (cycles * i128::from(SECOND)).div_euclid(frequency),
         };
-        (whole + fraction).clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        i64::try_from(whole + fraction).ok()
     }
 
     /// The last cycle that is not later than a time in nanoseconds from the Unix epoch; saturating.
@@ -215,16 +245,7 @@ mod tests {
     use super::*;
 
     fn clock(frequency_hz: u64, offset_s: i64, offset_cycles: i64) -> Clock {
-        Clock {
-            name: String::new(),
-            uuid: None,
-            description: String::new(),
-            frequency_hz,
-            precision_cycles: None,
-            offset_s,
-            offset_cycles,
-            absolute: false,
-        }
+        Clock { frequency_hz, offset_s, offset_cycles, ..Clock::new() }
     }
 
     proptest::proptest! {
@@ -236,16 +257,32 @@ mod tests {
             proptest::prop_assert_eq!(Time::new(Some(&clock)).nanoseconds(cycles), clock.nanoseconds(cycles));
             let sum = (i128::from(cycles) + i128::from(offset)) * i128::from(SECOND);
             let expected = i128::from(seconds) * i128::from(SECOND) + sum.div_euclid(frequency.into());
-            let expected = expected.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-            proptest::prop_assert_eq!(clock.nanoseconds(cycles), expected);
+            proptest::prop_assert_eq!(clock.nanoseconds(cycles), i64::try_from(expected).ok());
+        }
+
+        #[test]
+        fn the_other_readers_times_are_wrong_by_little(frequency in 1u64..4_000_000_000, offset in 0i64..1 << 40, cycles in 0u64..1 << 50) {
+            let clock = clock(frequency, 1_700_000_000, offset);
+            let exact = clock.nanoseconds(cycles);
+            let other = Time::new(Some(&clock)).reference_nanoseconds(cycles);
+            let Some((exact, other)) = exact.zip(other) else {
+                proptest::prop_assert_eq!(exact, other);
+                return Ok(());
+            };
+            // Two roundings, and 53 bits of a value of up to 63.
+            proptest::prop_assert!(exact.abs_diff(other) <= 2 + (exact.unsigned_abs() >> 52), "{} {}", exact, other);
+            if frequency == SECOND {
+                proptest::prop_assert_eq!(exact, other);
+            }
         }
 
         #[test]
         fn cycles_are_found_again(frequency in 1u64..4_000_000_000, offset in 0i64..1 << 40, cycles in 0u64..1 << 40) {
             let clock = clock(frequency, 1_700_000_000, offset);
-            let found = clock.cycles(clock.nanoseconds(cycles));
-            proptest::prop_assert!(found <= cycles && clock.nanoseconds(found) <= clock.nanoseconds(cycles));
-            proptest::prop_assert!(clock.nanoseconds(found + 1) >= clock.nanoseconds(cycles));
+            let Some(nanoseconds) = clock.nanoseconds(cycles) else { return Ok(()) };
+            let found = clock.cycles(nanoseconds);
+            proptest::prop_assert!(found <= cycles && clock.nanoseconds(found) <= Some(nanoseconds));
+            proptest::prop_assert!(clock.nanoseconds(found + 1).is_none_or(|next| next >= nanoseconds));
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub use describe::describe;
 pub use readable::Readable;
 
-use crate::declared::{Base, Declarations, Enumeration, EnvValue, Flags, Integer};
+use crate::declared::{Base, Declarations, Enumeration, EnvValue, Flags, Integer, Root};
 use crate::decode::Item;
 use crate::reader::{Event, Long, Loss, LossKind, Scope};
 use time::{SECOND, Zone};
@@ -93,7 +93,7 @@ impl Formatter {
     }
 
     fn time(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        if let Some(timestamp) = event.timestamp() {
+        if let Some(timestamp) = event.reference_timestamp() {
             out.push(b'[');
             self.zone.next_time(timestamp, out);
             out.extend(b"] (+");
@@ -102,7 +102,7 @@ impl Formatter {
 
     /// Appends what a line says of the time since the event before.
     pub fn distance(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        let Some(timestamp) = event.timestamp() else { return };
+        let Some(timestamp) = event.reference_timestamp() else { return };
         match self.previous.replace(timestamp) {
             Some(previous) => {
                 let delta = timestamp.wrapping_sub(previous) as u64;

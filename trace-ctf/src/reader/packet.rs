@@ -377,6 +377,7 @@ impl Packet {
             }
             Some(Stop::Fault(Fault::End(_))) => self.error(begin, "event beyond the packet's content"),
             Some(Stop::Fault(Fault::Invalid(what))) => self.error(at, what),
+            Some(Stop::NoTime) => self.error(begin, "the time stamp is more than 292 years from 1970"),
             Some(Stop::UnknownEvent(id)) => self.error(begin, format!("no event ID {id} in the metadata")),
         }
     }
@@ -390,7 +391,7 @@ impl Packet {
         let place = class.events.place(id).ok_or(Stop::UnknownEvent(id))?;
         let (event, layout) = class.events.row(place);
         head.cycles = cycles;
-        head.timestamp = class.time.nanoseconds(cycles);
+        head.timestamp = class.time.nanoseconds(cycles).ok_or(Stop::NoTime)?;
         head.at = cursor.at;
         head.header = u32::try_from(cursor.at - start).unwrap_or(u32::MAX);
         head.class = place;
@@ -435,7 +436,7 @@ impl Opening {
 
 impl PacketInfo {
     fn span(&self, class: &StreamClass) -> (Option<i64>, Option<i64>) {
-        let convert = |cycles: Option<u64>| Some(class.clock()?.nanoseconds(cycles?));
+        let convert = |cycles: Option<u64>| class.clock()?.nanoseconds(cycles?);
         (convert(self.timestamp_begin), convert(self.timestamp_end))
     }
 
@@ -492,6 +493,12 @@ impl<'p> Event<'p> {
     #[inline]
     pub fn timestamp(&self) -> Option<i64> {
         self.packet.class.clock.is_some().then_some(self.head.timestamp)
+    }
+
+    /// As [`Event::timestamp`], with the rounding errors of babeltrace2.
+    pub(crate) fn reference_timestamp(&self) -> Option<i64> {
+        let timestamp = self.timestamp()?;
+        Some(self.packet.class.time.reference_nanoseconds(self.head.cycles).unwrap_or(timestamp))
     }
 
     /// Time stamp as recorded, in clock cycles.
@@ -619,6 +626,8 @@ impl Events<'_> {
 enum Stop {
     Fault(Fault),
     UnknownEvent(u64),
+    /// Its time has no place in 64 bits.
+    NoTime,
 }
 
 impl From<Fault> for Stop {

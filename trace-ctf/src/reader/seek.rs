@@ -88,7 +88,7 @@ fn load(declarations: &Declarations, file: &Path, length: u64) -> Option<Vec<Spa
     let mut next = 0;
     for entry in entries {
         let clock = declarations.stream(entry.packet.stream_class_id.into())?.clock()?;
-        let end = clock.nanoseconds(entry.packet.timestamp_end);
+        let end = clock.nanoseconds(entry.packet.timestamp_end)?;
         if entry.offset != next || entry.packet.packet_bits == 0 || packets.last().is_some_and(|last| last.end > end) {
             return None;
         }

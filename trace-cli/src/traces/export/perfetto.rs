@@ -181,7 +181,7 @@ impl Perfetto {
         let clock = opened.traces.iter().flat_map(|trace| &trace.declarations().clocks).next();
         let first = opened.first.unwrap_or_default();
         // Time stamps have no sign.
-        let origin = clock.map_or(0, |clock| clock.nanoseconds(0)).min(first);
+        let origin = clock.and_then(|clock| clock.nanoseconds(0)).unwrap_or_default().min(first);
         let counters = counters.into_iter().map(|(classes, field)| {
             let event = classes.first().map_or("", |(_, class)| &*class.name);
             (Column::anywhere(&field, &classes), format!("{event}.{field}"))
