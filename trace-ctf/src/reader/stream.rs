@@ -61,7 +61,8 @@ pub enum LossKind {
 /// The packets of a stream, in order, each with what was lost since the one before it.
 ///
 /// Its errors are [`Error::is_io`], [`Error::is_corrupt`], and [`Error::is_truncated`] where not even a header is whole; it ends
-/// with the first. A packet that is cut behind its header is given, and its [`events`](Packet::events) end with the error.
+/// with the first. A packet that is cut behind its header is given, and its [`events`](Packet::events) end with the error; where
+/// nothing but padding is missing, all its events are there, and the error comes after it.
 #[derive(Debug)]
 pub struct Packets {
     trace: Arc<Declarations>,
@@ -127,6 +128,8 @@ struct OpenFile {
     index: Index,
     /// What is left of a packet that comes in pieces.
     rest: Option<Rest>,
+    /// The last packet, which is longer than what is left of the file, and its length.
+    cut: Option<(Place, u64)>,
 }
 
 /// A packet of which a part was given.
@@ -193,7 +196,7 @@ impl Packets {
         Some(match opened {
             Ok((length, source)) => {
                 let place = Place { stream: Some(path), ..Place::default() };
-                self.current = Some(OpenFile { source, place, length, index, rest: None });
+                self.current = Some(OpenFile { source, place, length, index, rest: None, cut: None });
                 self.seek();
                 Ok(())
             }
@@ -227,8 +230,12 @@ impl Packets {
             }
             let left = open.length.saturating_sub(open.place.offset);
             if left == 0 {
+                let cut = open.cut.take().map(|(place, needed)| {
+                    let available = open.length - place.offset;
+                    Kind::Truncated { place, needed, available }.into()
+                });
                 self.current = None;
-                return Ok(None);
+                return cut.map_or(Ok(None), Err);
             }
             let opening = Self::opening(&self.trace, open, &mut self.head)?;
             // Without sizes the packet is the whole file.
@@ -242,6 +249,7 @@ impl Packets {
             open.index.add(place.packet, place.offset, end);
             open.place.packet += 1;
             // A packet whose padding alone is cut has all its events; nothing can follow it.
+            open.cut = (size > left).then(|| (place.clone(), size));
             open.place.offset = open.place.offset.saturating_add(size).min(open.length);
             let is_repeated = self.before.as_ref().is_some_and(|last| is_repeated(&opening.info, last));
             if is_repeated {
