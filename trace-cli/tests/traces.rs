@@ -260,6 +260,46 @@ fn check_finds_what_is_wrong() {
     assert_eq!((output.status.code(), text(&output.stdout).contains("truncated")), (Some(5), true), "{}", text(&output.stdout));
 }
 
+/// Every event is there, and yet something is not as it says.
+#[test]
+fn check_finds_what_hides_no_event() {
+    let (here, _) = here();
+    let here = here.path();
+    sample::write(&here.join("odd"), Variation::default());
+    let file = here.join("odd/stream_0");
+    let bytes = std::fs::read(&file).unwrap();
+    let last = (0..bytes.len() - 4).rfind(|at| bytes[*at..].starts_with(&[0xC1, 0x1F, 0xFC, 0xC1])).unwrap();
+    let events = succeed(&["view", "odd"], here);
+    let problems = |bytes: &[u8], code: i32| {
+        std::fs::write(&file, bytes).unwrap();
+        let (checked, viewed) = (run(&["check", "odd"], here), run(&["view", "odd"], here));
+        assert_eq!((checked.status.code(), viewed.status.code()), (Some(5), Some(code)), "{}", text(&viewed.stderr));
+        assert_eq!(text(&viewed.stdout), events);
+        text(&checked.stdout) + &text(&viewed.stderr)
+    };
+    // The last packet says that its padding is longer than the file.
+    let mut longer = bytes.clone();
+    let (header, _) = trace_ctf::packet::PacketHeader::decode(&bytes[last..]).unwrap();
+    longer[last + 56..][..8].copy_from_slice(&(header.packet_bits + 8).to_le_bytes());
+    let (said, size) = (problems(&longer, 3), header.packet_bits / 8);
+    let expected = format!("stream_0: packet 3, byte {last}: truncated: {} bytes needed, {size} available", size + 1);
+    assert_eq!(said.matches(&expected).count(), 2, "{expected} in {said}");
+    // Another UUID, from some packet on or in all of them.
+    let mut other = bytes.clone();
+    other[last + 4] ^= 1;
+    let expected = "another UUID than the metadata";
+    assert!(problems(&other, 0).contains(&format!("stream_0: packet 3, byte {last}: the packet has {expected}")));
+    for at in (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(&[0xC1, 0x1F, 0xFC, 0xC1])) {
+        other[at + 4] = bytes[at + 4] ^ 1;
+    }
+    let said = problems(&other, 0);
+    assert!(
+        said.contains("stream_0: packet 0, byte 0: the packet has") && said.contains("ringtrace: a stream has another UUID"),
+        "{said}"
+    );
+    assert_eq!(said.matches(expected).count(), 2, "{said}");
+}
+
 #[test]
 fn trees_have_durations() {
     let (here, events) = here();

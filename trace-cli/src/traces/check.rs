@@ -170,6 +170,10 @@ fn headers(packet: &Packet, previous: Option<&PacketInfo>, report: &mut Report) 
     {
         report.find(|| problem("the packet ends before it begins".to_owned()));
     }
+    // Once for all that follow each other.
+    if info.is_of_another_trace && previous.is_none_or(|previous| !previous.is_of_another_trace) {
+        report.find(|| problem("the packet has another UUID than the metadata: it may be of another trace".to_owned()));
+    }
     let Some(previous) = previous else { return };
     if let (Some(end), Some(begin)) = (previous.timestamp_end, info.timestamp_begin)
         && begin < end

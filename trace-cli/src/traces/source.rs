@@ -157,6 +157,15 @@ impl Opened {
         for error in traces.iter_mut().flat_map(Trace::take_damage) {
             summary.damage(&error);
         }
+        let foreign = |trace: &Trace| trace.streams().iter().filter(|stream| stream.is_of_another_trace()).count();
+        match traces.iter().map(foreign).sum() {
+            0 => {}
+            _ if summary.is_quiet => {}
+            1 => failure::note(format_args!("a stream has another UUID than the metadata, and is read as that describes it")),
+            count => failure::note(format_args!(
+                "{count} streams have another UUID than the metadata, and are read as that describes them"
+            )),
+        }
         let first = first(&traces);
         let zone = time::zone(wanted.utc);
         let parse = |text: Option<&str>| text.map(|text| time::parse(text, first.unwrap_or_default(), &zone)).transpose();

@@ -36,6 +36,8 @@ pub struct PacketInfo {
     pub events_discarded: Option<u64>,
     /// CPU the stream records.
     pub cpu_id: Option<u64>,
+    /// Whether it says that it is of a trace of another UUID than the metadata's.
+    pub is_of_another_trace: bool,
 }
 
 /// A packet.
@@ -197,9 +199,8 @@ impl Packet {
                 return Err(Error::corrupt(place.clone(), "no packet magic number"));
             }
             found.map_err(|error| fault(cursor, error))?;
-            if trace.uuid.is_some_and(|expected| !uuid.is_empty() && uuid != expected) {
-                return Err(Error::corrupt(place.clone(), "the packet belongs to another trace"));
-            }
+            // It is read all the same: what lies beside metadata is described by it.
+            info.is_of_another_trace = trace.uuid.is_some_and(|expected| !uuid.is_empty() && uuid != expected);
         }
         let Some(class) = trace.stream(info.stream_class_id) else {
             let what = format!("no stream class {} in the metadata", info.stream_class_id);

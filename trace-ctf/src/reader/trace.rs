@@ -33,6 +33,7 @@ pub struct Stream {
     class_id: u64,
     instance_id: Option<u64>,
     files: Vec<StreamFile>,
+    is_of_another_trace: bool,
 }
 
 /// Finds the directories at or below `path` that hold a trace, down to `depth` levels, in the order of their names.
@@ -124,7 +125,10 @@ impl Trace {
             let key = (stream.class_id, stream.instance_id);
             let same = self.streams.iter_mut().find(|own| own.instance_id.is_some() && (own.class_id, own.instance_id) == key);
             match same {
-                Some(own) => own.files.extend(stream.files),
+                Some(own) => {
+                    own.files.extend(stream.files);
+                    own.is_of_another_trace |= stream.is_of_another_trace;
+                }
                 None => self.streams.push(stream),
             }
         }
@@ -207,7 +211,7 @@ impl Trace {
 
     /// Groups files by the stream that their first packets belong to.
     fn find_streams(&mut self, files: Vec<StreamFile>) {
-        let mut grouped: BTreeMap<(u64, u64), Vec<StreamFile>> = BTreeMap::new();
+        let mut grouped: BTreeMap<(u64, u64), Stream> = BTreeMap::new();
         for mut file in files {
             match Packets::new(self.declarations.clone(), [file.clone()]).first_info() {
                 None => {}
@@ -217,17 +221,20 @@ impl Trace {
                 Some(Err(error)) => self.damage.push(error),
                 Some(Ok(info)) => {
                     file.begin = info.timestamp_begin;
-                    match info.stream_instance_id {
-                        Some(instance) => grouped.entry((info.stream_class_id, instance)).or_default().push(file),
-                        None => {
-                            self.streams.push(Stream { class_id: info.stream_class_id, instance_id: None, files: vec![file] })
-                        }
-                    }
+                    let (class_id, instance_id) = (info.stream_class_id, info.stream_instance_id);
+                    let is_of_another_trace = info.is_of_another_trace;
+                    let Some(instance) = instance_id else {
+                        self.streams.push(Stream { class_id, instance_id, files: vec![file], is_of_another_trace });
+                        continue;
+                    };
+                    let new = Stream { class_id, instance_id, files: Vec::new(), is_of_another_trace };
+                    let stream = grouped.entry((class_id, instance)).or_insert(new);
+                    stream.files.push(file);
+                    stream.is_of_another_trace |= is_of_another_trace;
                 }
             }
         }
-        let stream = |((class_id, instance), files)| Stream { class_id, instance_id: Some(instance), files };
-        self.streams.extend(grouped.into_iter().map(stream));
+        self.streams.extend(grouped.into_values());
         self.sort();
     }
 
@@ -247,6 +254,12 @@ impl Stream {
     /// Its number within the class.
     pub fn instance_id(&self) -> Option<u64> {
         self.instance_id
+    }
+
+    /// Whether one of its files begins with a packet that says that it is of a trace of another UUID than the metadata's. It is read
+    /// all the same, as that metadata describes it.
+    pub fn is_of_another_trace(&self) -> bool {
+        self.is_of_another_trace
     }
 
     /// Its files, in the order of their time stamps.
