@@ -21,7 +21,8 @@ use time::{SECOND, Zone};
 /// Writes events as `babeltrace2` 2.0.4 does by default, byte for byte.
 ///
 /// A text in a trace may be anything, so the lines are bytes: what is not UTF-8 goes out as it came in, and a text ends at a
-/// zero byte. One thing is not copied: babeltrace2 2.0.4 may show an earlier event's text where one is empty.
+/// zero byte. One thing is not copied: babeltrace2 2.0.4 may show an earlier event's text where one is empty. Times of clocks that
+/// do not count nanoseconds have the rounding errors of babeltrace2, of up to two nanoseconds; [`Event::timestamp`] is exact.
 ///
 /// What only CTF 2 has is written as 2.1 does: blobs, flags, booleans, optional values.
 #[derive(Clone, Debug)]
@@ -52,8 +53,12 @@ impl Context {
             // Packets in memory have no place by which they could be known again.
             self.packet = packet.file().map(|file| (file.clone(), packet.byte_offset()));
             self.text.clear();
-            let mut writer = Writer { out: &mut self.text, first: true };
-            event.visit(Scope::PacketContext, |item| writer.item(item));
+            let class = packet.stream_class();
+            let is_hidden = |context: &Root| class.shown.is_empty() && !context.structure.members.is_empty();
+            if !class.packet_context.as_ref().is_some_and(is_hidden) {
+                let mut writer = Writer { out: &mut self.text, first: true };
+                event.visit(Scope::PacketContext, |item| writer.item(item));
+            }
         }
         out.extend(&self.text);
         !self.text.is_empty()
