@@ -68,6 +68,9 @@ pub(crate) fn parse_or_cut(bytes: &[u8]) -> Result<(Declarations, Option<Error>)
     if known == 0 {
         return Err(Error::metadata(1, "no fragments"));
     }
+    if parser.declarations.streams.is_empty() {
+        return Err(Error::metadata(line, "no data stream class"));
+    }
     Ok((parser.declarations, None))
 }
 

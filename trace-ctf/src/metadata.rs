@@ -19,7 +19,7 @@ pub mod json;
 mod names;
 
 use names::MemberName;
-pub(crate) use names::identifier;
+pub(crate) use names::{identifier, is_keyword};
 
 /// A form of metadata. The streams that it describes are the same, byte for byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -100,23 +100,28 @@ fn give(name: &str, class: &mut Type, roles: &[(&str, Role)], is_deep: bool) -> 
     Ok(())
 }
 
-/// Maps the time stamps that name no clock to the only one there is.
-pub(crate) fn map_clock(structure: &mut Structure, clock: &str) {
-    structure.members.iter_mut().for_each(|member| map_class(&mut member.class, clock));
+/// Maps the time stamps that name no clock to one, and tells whether there are any.
+pub(crate) fn map_clock(structure: &mut Structure, clock: &str) -> bool {
+    map_members(&mut structure.members, clock)
 }
 
-fn map_class(class: &mut Type, clock: &str) {
+fn map_members(members: &mut [Member], clock: &str) -> bool {
+    members.iter_mut().fold(false, |found, member| map_class(&mut member.class, clock) | found)
+}
+
+fn map_class(class: &mut Type, clock: &str) -> bool {
     if let Some(integer) = class.integer_mut() {
         let is_stamp = matches!(integer.role, Some(Role::Timestamp | Role::PacketBegin | Role::PacketEnd));
-        if is_stamp && integer.clock.is_none() {
-            integer.clock = Some(clock.into());
+        if !is_stamp || integer.clock.is_some() {
+            return false;
         }
-        return;
+        integer.clock = Some(clock.into());
+        return true;
     }
     match class {
         Type::Structure(inner) => map_clock(inner, clock),
-        Type::Variant(variant) => variant.options.iter_mut().for_each(|option| map_class(&mut option.class, clock)),
-        _ => {}
+        Type::Variant(variant) => map_members(&mut variant.options, clock),
+        _ => false,
     }
 }
 
@@ -288,7 +293,7 @@ fn inside(candidates: &[Candidate], name: &str) -> Option<Target> {
     })
 }
 
-fn choices(variant: &Variant, labels: &[Label]) -> Vec<(i128, i128, u32)> {
+pub(crate) fn choices(variant: &Variant, labels: &[Label]) -> Vec<(i128, i128, u32)> {
     let is_named = |option: &Member, label: &Label| *option.declared_name == *label.label || option.name() == label.label;
     let chosen = labels.iter().filter_map(|label| {
         let option = variant.options.iter().position(|option| is_named(option, label))?;

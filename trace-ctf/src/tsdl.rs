@@ -24,7 +24,7 @@ use crate::declared::Declarations;
 pub fn parse(text: &str) -> Result<Declarations> {
     let mut parser = Parser::new();
     parser.append(text)?;
-    Ok(parser.into_declarations())
+    parser.into_declarations()
 }
 
 #[cfg(test)]

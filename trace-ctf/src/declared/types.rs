@@ -293,6 +293,14 @@ impl Integer {
     }
 }
 
+impl Integer {
+    /// The least and the greatest value of one of at most 64 bits.
+    pub(crate) fn limits(&self) -> (i128, i128) {
+        let half = 1 << (self.bits.clamp(1, 64) - 1);
+        if self.signed { (-half, half - 1) } else { (0, 2 * half - 1) }
+    }
+}
+
 impl Member {
     pub(crate) fn new(declared_name: impl Into<Box<str>>, class: Type, escaped: bool) -> Self {
         let declared_name = declared_name.into();

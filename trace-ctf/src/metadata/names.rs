@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use crate::schema::{Field, FieldClass, VariantOption};
 
-/// Words the grammar takes for itself, and the type aliases of the head.
-const TAKEN: [&str; 38] = [
+/// Words that the grammar takes for itself.
+const KEYWORDS: [&str; 28] = [
     "align",
     "callsite",
     "char",
@@ -34,17 +34,16 @@ const TAKEN: [&str; 38] = [
     "_Bool",
     "_Complex",
     "_Imaginary",
-    "uint5_t",
-    "uint8_t",
-    "uint16_t",
-    "uint32_t",
-    "uint64_t",
-    "uint27_clk_t",
-    "uint32_clk_t",
-    "uint64_clk_t",
-    "true",
-    "false",
 ];
+
+/// The type aliases of the head, and words that values have.
+const TAKEN: [&str; 10] =
+    ["uint5_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "uint27_clk_t", "uint32_clk_t", "uint64_clk_t", "true", "false"];
+
+/// Whether a word can name nothing in TSDL.
+pub(crate) fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word)
+}
 
 /// Identifiers of one field.
 pub(super) struct MemberName {
@@ -123,7 +122,11 @@ fn is_identifier(name: &str) -> bool {
     !matches!(name, "" | "_")
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && !TAKEN.contains(&name)
+        && !is_taken(name)
+}
+
+fn is_taken(name: &str) -> bool {
+    is_keyword(name) || TAKEN.contains(&name)
 }
 
 fn replaced(name: &str) -> String {
@@ -145,7 +148,7 @@ fn unique(name: String, used: &mut HashSet<String>) -> String {
     loop {
         // The candidates do not end.
         let candidate = candidates.next().unwrap_or_default();
-        if !TAKEN.contains(&candidate.as_str()) && used.insert(key(&candidate)) {
+        if !is_taken(&candidate) && used.insert(key(&candidate)) {
             return candidate;
         }
     }

@@ -54,8 +54,10 @@ fn newlines(text: &str) -> u32 {
 }
 
 fn token(rest: &str, line: u32) -> Result<(Kind<'_>, &str)> {
-    if rest.starts_with('"') {
-        let (text, tail) = string(rest).ok_or_else(|| Error::metadata(line, "string without an end"))?;
+    // As in C, an L may stand before a literal.
+    let literal = rest.strip_prefix('L').unwrap_or(rest);
+    if literal.starts_with(['"', '\'']) {
+        let (text, tail) = string(literal).map_err(|what| Error::metadata(line, what))?;
         return Ok((Kind::Text(text), tail));
     }
     let end = rest.find(|char: char| !char.is_ascii_alphanumeric() && char != '_').unwrap_or(rest.len());
@@ -84,18 +86,24 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-/// Decodes a string literal at the beginning of `rest`.
-fn string(rest: &str) -> Option<(String, &str)> {
+/// Decodes the literal, a string or a character, at the beginning of `rest`; an error is a sentence.
+fn string(rest: &str) -> Result<(String, &str), String> {
     let bytes = rest.as_bytes();
+    let quote = bytes[0];
+    let byte = |at: usize| bytes.get(at).copied().ok_or("string without an end");
     let mut out = Vec::new();
     let mut at = 1;
     loop {
-        let byte = *bytes.get(at)?;
+        let first = byte(at)?;
         at += 1;
-        match byte {
-            b'"' => return Some((String::from_utf8_lossy(&out).into_owned(), &rest[at..])),
+        match first {
+            _ if first == quote => {
+                // Other readers hold strings up to their first NUL.
+                let text = out.split(|&byte| byte == 0).next().unwrap_or_default();
+                return Ok((String::from_utf8_lossy(text).into_owned(), &rest[at..]));
+            }
             b'\\' => {
-                let escape = *bytes.get(at)?;
+                let escape = byte(at)?;
                 at += 1;
                 let simple = match escape {
                     b'a' => 7,
@@ -106,8 +114,12 @@ fn string(rest: &str) -> Option<(String, &str)> {
                     b't' => b'\t',
                     b'v' => 11,
                     b'0'..=b'7' => code(bytes, &mut { at - 1 }, 8, &mut at),
-                    b'x' if bytes.get(at)?.is_ascii_hexdigit() => code(bytes, &mut { at }, 16, &mut at),
-                    other => other,
+                    b'x' if byte(at)?.is_ascii_hexdigit() => code(bytes, &mut { at }, 16, &mut at),
+                    b'\\' | b'"' | b'\'' | b'?' => escape,
+                    _ => {
+                        let what = rest[at - 1..].chars().next().unwrap_or_default();
+                        return Err(format!("\\{what} is no escape sequence"));
+                    }
                 };
                 out.push(simple);
             }
@@ -131,7 +143,7 @@ fn code(bytes: &[u8], from: &mut usize, radix: u32, at: &mut usize) -> u8 {
 
 /// The unit in a comment of the form ` unit: "…" `.
 fn unit(comment: &str) -> Option<Box<str>> {
-    let (unit, tail) = string(comment.trim().strip_prefix("unit: ").filter(|rest| rest.starts_with('"'))?)?;
+    let (unit, tail) = string(comment.trim().strip_prefix("unit: ").filter(|rest| rest.starts_with('"'))?).ok()?;
     tail.is_empty().then(|| unit.into())
 }
 
@@ -139,6 +151,22 @@ fn unit(comment: &str) -> Option<Box<str>> {
 mod tests {
     use super::*;
     use crate::metadata::Quoted;
+
+    #[test]
+    fn literals() {
+        let text = |literal: &str| match &tokens(literal).unwrap()[..] {
+            [Token { kind: Kind::Text(text), .. }] => text.clone(),
+            other => panic!("{literal}: {other:?}"),
+        };
+        assert_eq!(text(r"'\n'"), "\n");
+        assert_eq!(text(r#"L'"'"#), "\"");
+        assert_eq!(text(r#"L"\x41\101'\?""#), "AA'?");
+        assert_eq!(text(r#""seen\0not seen""#), "seen");
+        for (literal, escape) in [(r#""\o40""#, r"\o"), (r"'\q'", r"\q"), (r#""\xg""#, r"\x"), (r#""\é""#, r"\é")] {
+            let error = tokens(&format!("\n{literal}")).unwrap_err().to_string();
+            assert!(error.contains("line 2") && error.contains(&format!("{escape} is no escape sequence")), "{error}");
+        }
+    }
 
     #[test]
     fn comments_numbers_strings_and_units() {
@@ -156,6 +184,7 @@ mod tests {
         assert_eq!((all[3].unit.as_deref(), all[4].line), (Some("B*/"), 2));
         assert!(tokens("/* no end").unwrap_err().is_metadata());
         assert!(tokens("\"no end\\").unwrap_err().is_metadata());
+        assert!(tokens("'no end\"").unwrap_err().is_metadata());
         assert!(tokens("99999999999999999999").unwrap_err().is_metadata());
     }
 
@@ -163,7 +192,7 @@ mod tests {
         #[test]
         fn quoted_text_comes_back(text in "\\PC*[\\x01-\\x1f\"\\\\]*[0-9a-f]*") {
             let quoted = Quoted(&text).to_string();
-            proptest::prop_assert_eq!(string(&quoted), Some((text, "")));
+            proptest::prop_assert_eq!(string(&quoted), Ok((text, "")));
         }
     }
 }

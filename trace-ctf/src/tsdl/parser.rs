@@ -4,7 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lexer::{Kind, Token, tokens};
-use crate::declared::{Clock, Declarations, EnvValue, EventClass, Level, Role, Root, Source, StreamClass, Structure, Type};
+use super::types::C_WORDS;
+use crate::declared::{
+    Array, Clock, Declarations, EnvValue, EventClass, Level, Role, Root, Sequence, Source, StreamClass, Structure, Type,
+};
+use crate::metadata::is_keyword;
 use crate::reader::Scope;
 use crate::resolve::{self, Earlier};
 use crate::{Error, Result};
@@ -15,6 +19,9 @@ pub struct Parser {
     declarations: Declarations,
     scopes: Vec<HashMap<String, Type>>,
     nodes_left: usize,
+    has_trace: bool,
+    /// The line that the last piece ended with.
+    last_line: u32,
 }
 
 /// Types inside each other, as deep as recursion over them goes. A schema's deepest nesting needs about 70.
@@ -22,6 +29,9 @@ const DEPTH_MAX: usize = 128;
 
 /// What a type expression may add up to, repeated uses of a name counted each time.
 const NODES_MAX: usize = 1 << 20;
+
+/// The clock of time stamps where none is declared.
+const IMPLICIT_CLOCK: &str = "default";
 
 /// One piece of text on its way.
 pub(super) struct Input<'p, 't> {
@@ -58,7 +68,8 @@ impl Default for Parser {
 impl Parser {
     /// Makes a parser that has read nothing.
     pub fn new() -> Self {
-        Self { declarations: Declarations::default(), scopes: vec![HashMap::new()], nodes_left: NODES_MAX }
+        let declarations = Declarations::default();
+        Self { declarations, scopes: vec![HashMap::new()], nodes_left: NODES_MAX, has_trace: false, last_line: 1 }
     }
 
     /// Reads the next piece: whole declarations.
@@ -70,7 +81,7 @@ impl Parser {
         let tokens = tokens(text)?;
         // Aliases may precede the block that says how their bytes are ordered.
         let order = |window: &[Token<'_>]| match window {
-            [Token { kind: Kind::Word("byte_order"), .. }, _, Token { kind: Kind::Word(order), .. }] => Some(*order == "be"),
+            [Token { kind: Kind::Word("byte_order"), .. }, _, Token { kind: Kind::Word(order), .. }] => big_endian(order),
             _ => None,
         };
         let block = |window: &[Token<'_>]| window[0].kind == Kind::Word("trace") && window[1].kind == Kind::Sign("{");
@@ -78,6 +89,7 @@ impl Parser {
             self.declarations.big_endian = tokens[start..].windows(3).find_map(order).unwrap_or_default();
         }
         self.scopes.truncate(1);
+        self.last_line = 1 + text.bytes().filter(|&byte| byte == b'\n').count() as u32;
         Input { parser: self, tokens, at: 0, depth: 0, drafts: Vec::new() }.file()
     }
 
@@ -87,18 +99,25 @@ impl Parser {
     }
 
     /// What has been declared.
-    pub fn into_declarations(self) -> Declarations {
-        self.declarations
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_metadata`] where no `trace` block was among it: the others mean nothing without it.
+    pub fn into_declarations(self) -> Result<Declarations> {
+        if self.has_trace { Ok(self.declarations) } else { Err(Error::metadata(self.last_line, "no trace block")) }
     }
 
     pub(super) fn big_endian(&self) -> bool {
         self.declarations.big_endian
     }
 
-    pub(super) fn declare(&mut self, name: String, class: Type) {
-        if let Some(scope) = self.scopes.last_mut() {
-            scope.insert(name, class);
+    pub(super) fn declare(&mut self, name: String, class: Type, line: u32) -> Result<()> {
+        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
+        if scope.contains_key(&name) {
+            return Err(Error::metadata(line, format!("two types {name}")));
         }
+        scope.insert(name, class);
+        Ok(())
     }
 
     /// A copy of a named type, charged to the budget.
@@ -116,12 +135,14 @@ impl Parser {
 
 impl Input<'_, '_> {
     fn file(&mut self) -> Result<()> {
+        self.clocks()?;
         while let Some(token) = self.tokens.get(self.at) {
             let next = self.tokens.get(self.at + 1).map(|token| &token.kind);
             match (&token.kind, next) {
                 (Kind::Word("trace"), Some(Kind::Sign("{"))) => self.trace()?,
                 (Kind::Word("env"), Some(Kind::Sign("{"))) => self.environment()?,
-                (Kind::Word("clock"), Some(Kind::Sign("{"))) => self.clock()?,
+                // It was read before all others.
+                (Kind::Word("clock"), Some(Kind::Sign("{"))) => self.block(|_, _, _| Ok(()))?,
                 (Kind::Word("stream"), Some(Kind::Sign("{"))) => self.stream()?,
                 (Kind::Word("event"), Some(Kind::Sign("{"))) => self.event()?,
                 (Kind::Word("callsite"), Some(Kind::Sign("{"))) => self.block(|_, _, _| Ok(()))?,
@@ -133,24 +154,58 @@ impl Input<'_, '_> {
         drafts.into_iter().try_for_each(|draft| self.declare_event(draft))
     }
 
-    /// A `typealias`, a `typedef`, or a named structure, enumeration or variant.
+    /// Reads the clocks, wherever they stand: what follows depends on how many there are.
+    fn clocks(&mut self) -> Result<()> {
+        let mut depth = 0;
+        let kinds: Vec<_> = self.tokens.iter().map(|token| &token.kind).collect();
+        let mut found = Vec::new();
+        for (at, pair) in kinds.windows(2).enumerate() {
+            match pair {
+                [Kind::Word("clock"), Kind::Sign("{")] if depth == 0 => found.push(at),
+                [Kind::Sign("{"), _] => depth += 1,
+                [Kind::Sign("}"), _] => depth -= 1,
+                _ => {}
+            }
+        }
+        for at in found {
+            self.at = at;
+            self.clock()?;
+        }
+        self.at = 0;
+        Ok(())
+    }
+
+    /// A `typealias`, a `typedef`, or named structures, enumerations or variants.
     pub(super) fn declaration(&mut self) -> Result<()> {
+        let line = self.line();
         if self.accept("typealias") {
             let class = self.type_and_suffix()?;
             self.expect(":=")?;
-            let mut name = self.word()?;
+            let mut name = self.type_word()?;
             while let Some(Kind::Word(_)) = self.peek() {
-                name = name + " " + &self.word()?;
+                name = name + " " + &self.type_word()?;
             }
-            self.parser.declare(name, class);
+            self.declare_alias(name, class, line)?;
         } else if self.accept("typedef") {
             let class = self.type_specifier()?;
-            let (name, class, _) = self.declarator(class)?;
-            self.parser.declare(name, class);
+            let (name, class, line) = self.declarator(class)?;
+            self.declare_alias(name, class, line)?;
         } else {
             self.type_specifier()?;
+            // As in C, nothing need stand between them.
+            while matches!(self.peek_word(), Some("struct" | "enum" | "variant")) {
+                self.type_specifier()?;
+            }
         }
         self.expect(";")
+    }
+
+    fn declare_alias(&mut self, name: String, class: Type, line: u32) -> Result<()> {
+        // Outside of every block there is no field yet that could be a length.
+        if let Some(length) = unbound(&class).filter(|_| self.parser.scopes.len() == 1) {
+            return Err(Error::metadata(line, format!("no field {length} in front of {name}, which it is to be the length of")));
+        }
+        self.parser.declare(name, class, line)
     }
 
     /// Reads `WORD { ITEM; … };` and hands over each item's name and value.
@@ -189,6 +244,7 @@ impl Input<'_, '_> {
     }
 
     fn trace(&mut self) -> Result<()> {
+        self.parser.has_trace = true;
         self.block(|this, name, item| {
             match (name, item) {
                 ("uuid", Item::Value(Value::Text(text))) => this.parser.declarations.uuid = Some(this.uuid(&text)?),
@@ -196,8 +252,14 @@ impl Input<'_, '_> {
                     let root = this.root(class, this.line(), Scope::PacketHeader, resolve::PACKET_HEADER, &[])?;
                     this.parser.declarations.packet_header = Some(Arc::new(root));
                 }
+                ("byte_order", Item::Value(Value::Path(word))) if big_endian(&word).is_none() => {
+                    return Err(Error::metadata(this.line(), format!("{word} is no byte order")));
+                }
                 ("major", Item::Value(Value::Number(major))) if major != 1 => {
                     return Err(Error::unsupported(this.line(), format!("CTF {major}")));
+                }
+                ("minor", Item::Value(Value::Number(minor))) if minor != 8 => {
+                    return Err(Error::unsupported(this.line(), format!("CTF 1.{minor}")));
                 }
                 _ => {}
             }
@@ -218,24 +280,16 @@ impl Input<'_, '_> {
     }
 
     fn clock(&mut self) -> Result<()> {
-        let mut clock = Clock {
-            name: String::new(),
-            uuid: None,
-            description: String::new(),
-            frequency_hz: 1_000_000_000,
-            precision_cycles: None,
-            offset_s: 0,
-            offset_cycles: 0,
-            absolute: false,
-        };
+        let mut clock = Clock::new();
         self.block(|this, name, item| {
             match (name, item) {
                 ("name", Item::Value(Value::Text(text) | Value::Path(text))) => clock.name = text,
                 ("description", Item::Value(Value::Text(text))) => clock.description = text,
                 ("uuid", Item::Value(Value::Text(text))) => clock.uuid = Some(this.uuid(&text)?),
-                ("freq", Item::Value(Value::Number(number))) => clock.frequency_hz = this.unsigned(number)?.max(1),
-                ("offset_s", Item::Value(Value::Number(number))) => clock.offset_s = number as i64,
-                ("offset", Item::Value(Value::Number(number))) => clock.offset_cycles = number as i64,
+                ("freq", Item::Value(Value::Number(0))) => return Err(Error::metadata(this.line(), "a clock of 0 Hz")),
+                ("freq", Item::Value(Value::Number(number))) => clock.frequency_hz = this.unsigned(number)?,
+                ("offset_s", Item::Value(Value::Number(number))) => clock.offset_s = this.signed(number)?,
+                ("offset", Item::Value(Value::Number(number))) => clock.offset_cycles = this.signed(number)?,
                 _ => {}
             }
             Ok(())
@@ -249,7 +303,7 @@ impl Input<'_, '_> {
         let mut types = [None, None, None];
         self.block(|this, name, item| {
             match (name, item) {
-                ("id", Item::Value(Value::Number(number))) => stream.id = this.unsigned(number)?,
+                ("id", Item::Value(value)) => stream.id = this.id(&value)?,
                 ("packet.context", Item::Type(class)) => types[0] = Some(class),
                 ("event.header", Item::Type(class)) => types[1] = Some(class),
                 ("event.context", Item::Type(class)) => types[2] = Some(class),
@@ -261,7 +315,7 @@ impl Input<'_, '_> {
         let trace = self.parser.declarations.packet_header.clone();
         let header = (Scope::PacketHeader, trace.as_deref());
         let line = self.line();
-        let root = |class: Option<Type>, scope, roles, earlier: Earlier<'_>| {
+        let mut root = |class: Option<Type>, scope, roles, earlier: Earlier<'_>| {
             class.map(|class| self.root(class, line, scope, roles, earlier)).transpose()
         };
         stream.packet_context = root(packet_context, Scope::PacketContext, resolve::PACKET_CONTEXT, &[header])?;
@@ -296,8 +350,8 @@ impl Input<'_, '_> {
         self.block(|this, name, item| {
             match (name, item) {
                 ("name", Item::Value(Value::Text(text) | Value::Path(text))) => event.name = text,
-                ("id", Item::Value(Value::Number(number))) => event.id = this.unsigned(number)?,
-                ("stream_id", Item::Value(Value::Number(number))) => stream_id = Some(this.unsigned(number)?),
+                ("id", Item::Value(value)) => event.id = this.id(&value)?,
+                ("stream_id", Item::Value(value)) => stream_id = Some(this.id(&value)?),
                 ("loglevel", Item::Value(Value::Number(number))) => {
                     event.level = u64::try_from(number).ok().and_then(Level::from_number)
                 }
@@ -316,10 +370,24 @@ impl Input<'_, '_> {
     /// Adds an event class to its stream class, which may stand behind it.
     fn declare_event(&mut self, draft: Draft) -> Result<()> {
         let Draft { mut event, types, stream_id, line } = draft;
-        let known = &self.parser.declarations;
-        // An event class that names no stream class belongs to the only one.
-        let only = if let [only] = &known.streams[..] { only.id } else { 0 };
-        event.stream_id = stream_id.unwrap_or(only);
+        let known = &mut self.parser.declarations;
+        event.stream_id = match (stream_id, &known.streams[..]) {
+            (Some(id), _) => id,
+            // An event class that names no stream class belongs to the only one, which need not be declared.
+            (None, [only]) => only.id,
+            (None, []) => {
+                let mut stream = StreamClass::default();
+                stream.compile();
+                known.streams.push(Arc::new(stream));
+                0
+            }
+            (None, _) => {
+                return Err(Error::metadata(
+                    line,
+                    format!("event class {:?} says of no stream class that it is its own", event.name),
+                ));
+            }
+        };
         let Some(stream) = known.stream(event.stream_id).cloned() else {
             return Err(Error::metadata(line, format!("event class {:?} without its stream class", event.name)));
         };
@@ -357,14 +425,27 @@ impl Input<'_, '_> {
         Ok(())
     }
 
-    fn root(&self, class: Type, line: u32, scope: Scope, roles: &[(&str, Role)], earlier: Earlier<'_>) -> Result<Root> {
+    fn root(&mut self, class: Type, line: u32, scope: Scope, roles: &[(&str, Role)], earlier: Earlier<'_>) -> Result<Root> {
         too_deep(class.extent().1, line)?;
         let Type::Structure(mut structure) = class else {
             return Err(Error::metadata(line, "a structure is needed here"));
         };
         resolve::assign(&mut structure, roles, scope == Scope::EventHeader).map_err(|what| Error::unsupported(line, what))?;
-        if let [only] = &self.parser.declarations.clocks[..] {
-            resolve::map_clock(&mut structure, &only.name);
+        let clocks = &mut self.parser.declarations.clocks;
+        match &clocks[..] {
+            [only] => _ = resolve::map_clock(&mut structure, &only.name),
+            // As in babeltrace2, nanoseconds from the Unix epoch: LTTng before 2.0 declares no clock.
+            [] => {
+                if resolve::map_clock(&mut structure, IMPLICIT_CLOCK) {
+                    clocks.push(Clock { name: IMPLICIT_CLOCK.into(), ..Clock::new() });
+                }
+            }
+            several => {
+                if resolve::map_clock(&mut structure, "") {
+                    let what = format!("a time stamp that says of none of {} clocks that it is its own", several.len());
+                    return Err(Error::metadata(line, what));
+                }
+            }
         }
         resolve::root(structure, scope, earlier).map_err(|what| Error::metadata(line, what))
     }
@@ -374,12 +455,8 @@ impl Input<'_, '_> {
     }
 
     fn value(&mut self) -> Result<Value> {
-        let negative = self.accept("-");
         match self.peek().cloned() {
-            Some(Kind::Number(number)) => {
-                self.at += 1;
-                Ok(Value::Number(if negative { -i128::from(number) } else { number.into() }))
-            }
+            Some(Kind::Number(_) | Kind::Sign("+" | "-")) => self.number().map(Value::Number),
             Some(Kind::Text(text)) => {
                 self.at += 1;
                 Ok(Value::Text(text))
@@ -401,6 +478,24 @@ impl Input<'_, '_> {
         Ok(())
     }
 
+    /// A number, with or without a sign.
+    pub(super) fn number(&mut self) -> Result<i128> {
+        let negative = self.accept("-");
+        if !negative {
+            self.accept("+");
+        }
+        let Some(&Kind::Number(number)) = self.peek() else { return Err(self.unexpected("a number")) };
+        self.at += 1;
+        Ok(if negative { -i128::from(number) } else { number.into() })
+    }
+
+    fn id(&self, value: &Value) -> Result<u64> {
+        match value {
+            Value::Number(number) => self.unsigned(*number),
+            Value::Text(text) | Value::Path(text) => Err(Error::metadata(self.line(), format!("the ID {text:?} is no number"))),
+        }
+    }
+
     /// Words joined by dots.
     pub(super) fn path(&mut self) -> Result<String> {
         let mut path = self.word()?;
@@ -412,6 +507,10 @@ impl Input<'_, '_> {
 
     pub(super) fn unsigned(&self, number: i128) -> Result<u64> {
         u64::try_from(number).map_err(|_| Error::metadata(self.line(), format!("{number} is out of range")))
+    }
+
+    fn signed(&self, number: i128) -> Result<i64> {
+        i64::try_from(number).map_err(|_| Error::metadata(self.line(), format!("{number} is out of range")))
     }
 
     pub(super) fn peek(&self) -> Option<&Kind<'_>> {
@@ -444,6 +543,21 @@ impl Input<'_, '_> {
         let word = self.peek_word().map(str::to_owned).ok_or_else(|| self.unexpected("a name"))?;
         self.at += 1;
         Ok(word)
+    }
+
+    /// A word that may name something.
+    pub(super) fn name(&mut self) -> Result<String> {
+        let line = self.line();
+        let name = self.word()?;
+        if is_keyword(&name) { Err(Error::metadata(line, format!("{name} is a keyword, and no name"))) } else { Ok(name) }
+    }
+
+    /// A word that may name a type, alone or with others.
+    fn type_word(&mut self) -> Result<String> {
+        match self.peek_word() {
+            Some(word) if C_WORDS.contains(&word) => self.word(),
+            _ => self.name(),
+        }
     }
 
     pub(super) fn text(&mut self) -> Option<String> {
@@ -490,6 +604,24 @@ enum Item {
 
 pub(super) fn too_deep(depth: usize, line: u32) -> Result<()> {
     if depth > DEPTH_MAX { Err(Error::metadata(line, "the types are nested too deep")) } else { Ok(()) }
+}
+
+/// Whether a word means the most significant byte first.
+pub(super) fn big_endian(word: &str) -> Option<bool> {
+    match word {
+        "le" => Some(false),
+        "be" | "network" => Some(true),
+        _ => None,
+    }
+}
+
+/// The field that arrays inside each other name as a length, if it is not one of an earlier structure.
+fn unbound(class: &Type) -> Option<&str> {
+    match class {
+        Type::Sequence(sequence) if !sequence.length.name.contains('.') => Some(&sequence.length.name),
+        Type::Sequence(Sequence { element, .. }) | Type::Array(Array { element, .. }) => unbound(element),
+        _ => None,
+    }
 }
 
 fn clock_names(structure: &Structure, names: &mut Vec<Box<str>>) {

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::lexer::Kind;
-use super::parser::{Input, Value, too_deep};
+use super::parser::{Input, Value, big_endian, too_deep};
 use crate::declared::{
     Array, Base, Encoding, Enumeration, Float, Integer, LONG_BITS, Label, Member, Reference, Sequence, Structure, Text, Type,
     Variant,
 };
+use crate::metadata::is_keyword;
 use crate::{Error, Result};
 
 /// Words of the C types that an alias may consist of.
-const C_WORDS: [&str; 10] = ["unsigned", "signed", "int", "long", "short", "char", "float", "double", "_Bool", "void"];
+pub(super) const C_WORDS: [&str; 10] = ["unsigned", "signed", "int", "long", "short", "char", "float", "double", "_Bool", "void"];
 
 impl Input<'_, '_> {
     /// A type as it stands after `:=` and `typealias`: arrays have no name there.
@@ -39,7 +40,10 @@ impl Input<'_, '_> {
             Some("string") => {
                 self.word()?;
                 if matches!(self.peek(), Some(Kind::Sign("{"))) {
-                    self.attributes(|_, _, _| Ok(()))?;
+                    self.attributes(|this, name, value| match name {
+                        "encoding" => this.encoding(&value).map(drop),
+                        _ => Ok(()),
+                    })?;
                 }
                 Ok(Type::Text(Text { encoding: Encoding::Utf8 }))
             }
@@ -60,7 +64,7 @@ impl Input<'_, '_> {
     /// A name and the dimensions behind it; the number is the line of the name.
     pub(super) fn declarator(&mut self, class: Type) -> Result<(String, Type, u32)> {
         let line = self.line();
-        let name = self.word()?;
+        let name = self.name()?;
         Ok((name, self.dimensions(class)?, line))
     }
 
@@ -79,7 +83,7 @@ impl Input<'_, '_> {
                     self.skip();
                     Length::Fixed(number)
                 }
-                _ => Length::Named(self.path()?),
+                _ => Length::Named(self.field_path()?),
             });
             self.expect("]")?;
         }
@@ -110,7 +114,7 @@ impl Input<'_, '_> {
             self.expect(")")?;
             align = align.max(self.alignment(declared)?);
         }
-        self.keep(name, Type::Structure(Structure { members, align }))
+        self.keep(name, Type::Structure(Structure { members, align }), line)
     }
 
     fn members(&mut self) -> Result<Vec<Member>> {
@@ -136,6 +140,9 @@ impl Input<'_, '_> {
             if !names.insert(name.clone()) {
                 return Err(Error::metadata(line, format!("two members {name}")));
             }
+            if let Type::Variant(variant) = &class {
+                chosen_by(variant, &members).map_err(|what| Error::metadata(line, what))?;
+            }
             members.push(Member { unit: self.unit(), ..Member::new(name, class, true) });
         }
         self.leave();
@@ -148,7 +155,7 @@ impl Input<'_, '_> {
         let name = self.tag_name("variant")?;
         let mut tag = None;
         if self.accept("<") {
-            tag = Some(self.path()?);
+            tag = Some(self.field_path()?);
             self.expect(">")?;
         }
         let mut variant = if matches!(self.peek(), Some(Kind::Sign("{"))) {
@@ -163,7 +170,7 @@ impl Input<'_, '_> {
         if let Some(tag) = tag {
             variant.tag = reference(tag);
         }
-        self.keep(name, Type::Variant(variant))
+        self.keep(name, Type::Variant(variant), line)
     }
 
     fn enumeration(&mut self) -> Result<Type> {
@@ -186,9 +193,11 @@ impl Input<'_, '_> {
             return self.parser.named(&name, line);
         };
         self.expect("{")?;
+        let (min, max) = integer.limits();
         let mut labels = Vec::new();
         let mut next: i128 = 0;
         while !self.accept("}") {
+            let line = self.line();
             let label = match self.text() {
                 Some(text) => text,
                 None => self.word()?,
@@ -199,19 +208,19 @@ impl Input<'_, '_> {
                 high = if self.accept("...") { self.number()? } else { low };
             }
             next = high + 1;
+            if low > high || low < min || high > max {
+                let range = if low == high { low.to_string() } else { format!("{low} ... {high}") };
+                return Err(Error::metadata(line, format!("label {label:?}: {range} does not lie in {min} ... {max}")));
+            }
             labels.push(Label { label, low, high });
             if !self.accept(",") && !matches!(self.peek(), Some(Kind::Sign("}"))) {
                 return Err(self.unexpected(","));
             }
         }
-        self.keep(name, Type::Enumeration(Enumeration { integer, labels: Enumeration::grouped(labels) }))
-    }
-
-    fn number(&mut self) -> Result<i128> {
-        let negative = self.accept("-");
-        let Some(&Kind::Number(number)) = self.peek() else { return Err(self.unexpected("a number")) };
-        self.skip();
-        Ok(if negative { -i128::from(number) } else { number.into() })
+        if labels.is_empty() {
+            return Err(Error::metadata(line, "an enumeration without labels"));
+        }
+        self.keep(name, Type::Enumeration(Enumeration { integer, labels: Enumeration::grouped(labels) }), line)
     }
 
     fn integer(&mut self) -> Result<Type> {
@@ -223,14 +232,14 @@ impl Input<'_, '_> {
             match (name, &value) {
                 ("size", Value::Number(number)) => bits = this.unsigned(*number)?,
                 ("align", Value::Number(number)) => align = Some(this.alignment(this.unsigned(*number)?)?),
-                ("signed", Value::Number(number)) => signed = *number != 0,
-                ("signed", Value::Path(word)) => signed = word.eq_ignore_ascii_case("true"),
+                ("signed", value) => signed = this.boolean(value)?,
                 ("byte_order", Value::Path(word)) => big_endian = this.byte_order(word)?,
                 ("base", value) => base = this.base(value)?,
-                ("encoding", Value::Path(word)) => text = is_text(word).then_some(Encoding::Utf8),
+                ("encoding", value) => text = this.encoding(value)?,
                 ("map", Value::Path(path)) => {
                     clock = path.strip_prefix("clock.").and_then(|path| path.strip_suffix(".value")).map(Box::from);
                 }
+                ("size" | "align" | "byte_order" | "map", _) => return Err(this.wrong(name)),
                 _ => {}
             }
             Ok(())
@@ -258,6 +267,7 @@ impl Input<'_, '_> {
                 ("mant_dig", Value::Number(number)) => mantissa = *number,
                 ("align", Value::Number(number)) => align = Some(this.alignment(this.unsigned(*number)?)?),
                 ("byte_order", Value::Path(word)) => big_endian = this.byte_order(word)?,
+                ("exp_dig" | "mant_dig" | "align" | "byte_order", _) => return Err(this.wrong(name)),
                 _ => {}
             }
             Ok(())
@@ -291,12 +301,43 @@ impl Input<'_, '_> {
     }
 
     fn byte_order(&self, word: &str) -> Result<bool> {
-        match word {
-            "le" => Ok(false),
-            "be" | "network" => Ok(true),
-            "native" => Ok(self.parser.big_endian()),
-            _ => Err(Error::metadata(self.line(), format!("{word} is no byte order"))),
+        match big_endian(word) {
+            Some(big_endian) => Ok(big_endian),
+            None if word == "native" => Ok(self.parser.big_endian()),
+            None => Err(Error::metadata(self.line(), format!("{word} is no byte order"))),
         }
+    }
+
+    fn boolean(&self, value: &Value) -> Result<bool> {
+        match value {
+            Value::Number(0) => Ok(false),
+            Value::Number(1) => Ok(true),
+            Value::Path(word) if word.eq_ignore_ascii_case("false") => Ok(false),
+            Value::Path(word) if word.eq_ignore_ascii_case("true") => Ok(true),
+            _ => Err(self.wrong("signed")),
+        }
+    }
+
+    /// The encoding of texts; none where it is an integer after all.
+    fn encoding(&self, value: &Value) -> Result<Option<Encoding>> {
+        match value {
+            Value::Path(word) if word.eq_ignore_ascii_case("none") => Ok(None),
+            Value::Path(word) if word.eq_ignore_ascii_case("utf8") || word.eq_ignore_ascii_case("ascii") => {
+                Ok(Some(Encoding::Utf8))
+            }
+            _ => Err(self.wrong("encoding")),
+        }
+    }
+
+    fn wrong(&self, attribute: &str) -> Error {
+        Error::metadata(self.line(), format!("{attribute} cannot have this value"))
+    }
+
+    /// A field that an earlier one is, or is in.
+    fn field_path(&mut self) -> Result<String> {
+        let line = self.line();
+        let path = self.path()?;
+        if is_keyword(&path) { Err(Error::metadata(line, format!("{path} is a keyword, and no field"))) } else { Ok(path) }
     }
 
     fn alignment(&self, bits: u64) -> Result<u32> {
@@ -307,21 +348,30 @@ impl Input<'_, '_> {
     /// The optional name behind `struct`, `enum` or `variant`: types of each have names of their own.
     fn tag_name(&mut self, kind: &str) -> Result<Option<String>> {
         match self.peek_word() {
-            Some(_) => Ok(Some(format!("{kind} {}", self.word()?))),
+            Some(_) => Ok(Some(format!("{kind} {}", self.name()?))),
             None => Ok(None),
         }
     }
 
-    fn keep(&mut self, name: Option<String>, class: Type) -> Result<Type> {
+    fn keep(&mut self, name: Option<String>, class: Type, line: u32) -> Result<Type> {
         if let Some(name) = name {
-            self.parser.declare(name, class.clone());
+            self.parser.declare(name, class.clone(), line)?;
         }
         Ok(class)
     }
 }
 
-fn is_text(encoding: &str) -> bool {
-    encoding.eq_ignore_ascii_case("utf8") || encoding.eq_ignore_ascii_case("ascii")
+/// Makes sure that the tag of a variant can choose something, where it is one of the members in front of it.
+fn chosen_by(variant: &Variant, members: &[Member]) -> Result<(), String> {
+    let name = &variant.tag.name;
+    let Some(tag) = members.iter().rev().find(|member| member.declared_name == *name) else { return Ok(()) };
+    match &tag.class {
+        Type::Enumeration(tag) if crate::resolve::choices(variant, &tag.labels).is_empty() => {
+            Err(format!("no label of {name} is an option of the variant"))
+        }
+        Type::Enumeration(_) => Ok(()),
+        _ => Err(format!("tag {name} is no enumeration")),
+    }
 }
 
 fn reference(name: String) -> Reference {
