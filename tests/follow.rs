@@ -444,3 +444,57 @@ fn a_fork_returns_while_another_thread_is_in_the_loader() {
     assert_eq!(traces(directory.path())[1].1.numbers("follow:numbered", "number"), numbers(2));
     std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
 }
+
+/// What begins with `trace` below the directory, and the images in the run-time directory.
+fn left(directory: &Path) -> (usize, usize) {
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().collect::<Vec<_>>();
+    let is_trace = |entry: &&std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("trace");
+    (entries(directory).iter().filter(is_trace).count(), entries(&runtime(directory)).len())
+}
+
+#[test]
+fn children_without_an_event_leave_nothing_however_they_end() {
+    let name = "children_without_an_event_leave_nothing_however_they_end";
+    if is_child(name) {
+        ringtrace::init();
+        fire(1);
+        let here = std::env::current_dir().expect("a directory");
+        for round in 0..20 {
+            let mut command = std::process::Command::new("/bin/true");
+            // SAFETY: does nothing.
+            unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, || Ok(())) };
+            assert!(command.status().expect("it starts").success());
+            wait(fork(|| {}));
+            // SAFETY: ends the process, without what is to be done at exit.
+            wait(fork(|| unsafe { libc::_exit(0) }));
+            let killed = fork(|| {
+                // SAFETY: ends the process.
+                unsafe { libc::raise(libc::SIGKILL) };
+            });
+            let mut status = -1;
+            // SAFETY: `status` is written.
+            unsafe { libc::waitpid(killed, &raw mut status, 0) };
+            assert!(libc::WIFSIGNALED(status), "{status}");
+            // This process's own.
+            assert_eq!(left(&here), (1, 1), "round {round}");
+        }
+        // One that fires has both, at once, and is recovered if it is killed then.
+        let killed = fork(|| {
+            fire(2);
+            // SAFETY: ends the process.
+            unsafe { libc::raise(libc::SIGKILL) };
+        });
+        let mut status = -1;
+        // SAFETY: `status` is written.
+        unsafe { libc::waitpid(killed, &raw mut status, 0) };
+        return;
+    }
+    let (directory, said) = run(name, Some("follow:numbered; follow; memory 2M; output trace; context vtid,threads"));
+    assert!(!said.contains("trace-"), "{said}");
+    let images: Vec<_> = std::fs::read_dir(runtime(directory.path())).expect("it").flatten().map(|e| e.path()).collect();
+    assert_eq!(images.len(), 1, "{images:?}");
+    let recovered = ringtrace::recovery::Remains::open(&images[0].join("default")).expect("it is left").recover(None);
+    assert_eq!(recovered.expect("it is recovered").events, 100);
+    assert_eq!(traces(directory.path())[1].1.numbers("follow:numbered", "number"), numbers(2));
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}

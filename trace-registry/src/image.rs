@@ -158,7 +158,7 @@ impl Contents {
 
 pub(crate) const LAYOUT: u64 = hash(
     SEED,
-    "image 5",
+    "image 6",
     &[
         size_of::<Image>() as u64,
         size_of::<Contents>() as u64,

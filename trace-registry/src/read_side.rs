@@ -67,7 +67,9 @@ pub struct Header {
     pub(crate) current: AtomicPtr<PhaseCounters>,
     /// Panics of probes in all images.
     panics: AtomicU64,
-    reserved: [AtomicU64; 4],
+    /// What a thread runs before its first event; null: nothing.
+    before_first: AtomicPtr<()>,
+    reserved: [AtomicU64; 3],
 }
 
 static_assertions::const_assert_eq!(core::mem::size_of::<Header>(), 64);
@@ -107,12 +109,33 @@ static CLOSED: Header = Header {
     entries: AtomicU32::new(0),
     current: AtomicPtr::new(ptr::null_mut()),
     panics: AtomicU64::new(0),
-    reserved: [const { AtomicU64::new(0) }; 4],
+    before_first: AtomicPtr::new(ptr::null_mut()),
+    reserved: [const { AtomicU64::new(0) }; 3],
 };
 
 /// Panics of probes in this process: the run time looks for those to detach when the number has changed.
 pub fn panics() -> &'static AtomicU64 {
     &header().panics
+}
+
+/// Has threads run `run` before their first event, from now on; to be called when the counters are installed.
+///
+/// `run` is async-signal-safe, fires no event, and may run in several threads at once.
+pub fn run_before_first(run: Option<extern "C" fn()>) {
+    let run = run.map_or(ptr::null_mut(), |run| run as *mut ());
+    // Release: what it uses comes before. Pairs with the load in `before_first`.
+    header().before_first.store(run, Ordering::Release);
+}
+
+/// Runs what is to run before a thread's first event.
+#[cold]
+pub(crate) fn before_first() {
+    // Acquire: pairs with the store in `run_before_first`.
+    let run = header().before_first.load(Ordering::Acquire);
+    if !run.is_null() {
+        // SAFETY: `run_before_first` stored a function of this type.
+        unsafe { core::mem::transmute::<*mut (), extern "C" fn()>(run)() };
+    }
 }
 
 fn header() -> &'static Header {

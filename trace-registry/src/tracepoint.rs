@@ -216,7 +216,8 @@ impl Entered {
 ///
 /// # Signal safety
 ///
-/// Async-signal-safe and wait-free, if `call` is. Two system calls at most, in the thread's first event.
+/// Async-signal-safe and wait-free, if `call` is. Two system calls at most, in the thread's first event; some more in the first of a
+/// followed child ([`read_side::run_before_first`]).
 #[inline(always)]
 pub fn emit(gate: &Gate, call: impl Fn(&Entry) + Copy) {
     let seen;
@@ -273,6 +274,8 @@ fn admit(thread: &ThreadBlock) -> Admission {
     // Relaxed: only this thread and signal handlers in it, which restore the value before they return.
     let mut nesting = thread.nesting.load(Ordering::Relaxed);
     if nesting & (sys::FRESH | sys::UNTRACED) == sys::FRESH {
+        // The thread stays fresh meanwhile: a handler's event waits for nothing that this one has not done.
+        read_side::before_first();
         sys::prepare_thread(thread);
         nesting = thread.nesting.load(Ordering::Relaxed);
     }

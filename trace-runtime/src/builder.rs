@@ -101,6 +101,15 @@ pub struct Builder {
     pub(crate) root: Option<PathBuf>,
     /// Whether the session begins without the tracer's threads.
     pub(crate) is_threadless: bool,
+    /// Whether it is a forked child's, which makes nothing that would be left before its first event.
+    pub(crate) heir: Option<Heir>,
+}
+
+/// What a child's session has of its parent's.
+#[derive(Clone, Debug)]
+pub(crate) struct Heir {
+    /// Where the parent's rings are; `None`: they have no name.
+    pub(crate) base: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -138,6 +147,7 @@ impl Builder {
             bound: false,
             root: None,
             is_threadless: false,
+            heir: None,
         }
     }
 
@@ -277,7 +287,10 @@ impl Builder {
     /// Records children after fork(2) too: each has a session like this one, with the rules of that moment, its own rings, and a
     /// trace of its own in `OUTPUT-PID`, and so have its children. Where this program can be controlled from outside, they can.
     ///
-    /// The child is recorded before fork(2) returns in it, which takes some milliseconds. Its rules' times (`for 30s`) begin anew.
+    /// The child is recorded before fork(2) returns in it, which takes a fraction of a millisecond. With its first event its rings get their
+    /// memory and their names, which takes as long as the kernel needs to zero that memory, some milliseconds at most; then it can be controlled, and its trace is made. A
+    /// child that runs another program, or ends, without an event leaves nothing. Each child that fires takes as much memory as its
+    /// parent's session: nobody can count for a family whose members may be killed at any time. Its rules' times (`for 30s`) begin anew.
     /// Closures that the parent attached are not in it. What it recorded is complete when it returns from `main` or calls exit(3); a child that calls `_exit` or is killed leaves
     /// its last events to `ringtrace recover`. Programs that it starts by exec(2) are traced as ever: by their environment.
     ///
@@ -404,7 +417,11 @@ impl Builder {
         control.publish(taken);
         drop(control);
         consumer::hurry();
-        populate_the_rest(&recording);
+        if recording.builder.heir.is_none() {
+            populate_the_rest(&recording);
+            // A followed child that sleeps: its program does something.
+            consumer::wake();
+        }
         for text in &self.triggers {
             if let Err(error) = trigger::add(&recording, text) {
                 consumer::destroy(&recording, false);
@@ -416,7 +433,7 @@ impl Builder {
 }
 
 /// Makes the memory of the rings present, beyond what the session began with, without keeping anybody waiting.
-fn populate_the_rest(session: &Arc<Recording>) {
+pub(crate) fn populate_the_rest(session: &Arc<Recording>) {
     let rest = session.clone();
     let body = move || {
         sys::mark_thread_untraced();

@@ -7,7 +7,9 @@ use crate::error::{Kind, Result};
 use crate::metadata;
 use crate::process::Process;
 use crate::rcu::lock;
-use crate::ring_buffer::{self, Appender, ClockKind, Config, Core, Direct, Geometry, HeaderKind, Mode, Outcome, Placement};
+use crate::ring_buffer::{
+    self, AHEAD, Appender, ClockKind, Config, Core, Direct, Geometry, HeaderKind, Mode, Outcome, Placement,
+};
 use std::fs::File;
 use std::io;
 use std::mem::transmute;
@@ -47,7 +49,7 @@ impl Channel {
     pub(crate) fn like(&self, file: &File, mode: Mode, geometry: Geometry, by_cid: bool) -> io::Result<Channel> {
         let plan = Plan { mode, by_cid, ..self.plan };
         let indices = if by_cid { (0..geometry.buffers).collect() } else { self.process.cpus.clone() };
-        let core = plan.create(file, geometry, &indices[..geometry.buffers as usize], self.process.clock)?;
+        let core = plan.create(file, geometry, &indices[..geometry.buffers as usize], self.process.clock, Some(AHEAD))?;
         Ok(Channel::new(core, self.process, plan, self.context, self.redact))
     }
 
@@ -182,14 +184,17 @@ macro_rules! with_config {
     }};
 }
 
-/// Bytes of rings that are allocated before a session records, which takes some 10 ms. The rest comes while it does, at a rate
-/// that writers do not reach.
-const AHEAD: u64 = 64 << 20;
-
 impl Plan {
-    /// Creates the ring buffers in `file`, of which [`AHEAD`] bytes have room at once; buffer `i` serves the CPU (or concurrency ID) `indices[i]`.
-    pub(crate) fn create(self, file: &File, geometry: Geometry, indices: &[u32], clock: &'static Clock) -> io::Result<Arc<Core>> {
-        with_config!(self, C => Core::create::<C>(file, geometry, indices, clock, AHEAD))
+    /// Creates the ring buffers in `file`, of which `ahead` bytes have room at once ([`Core::create`]); buffer `i` serves the CPU (or concurrency ID) `indices[i]`.
+    pub(crate) fn create(
+        self,
+        file: &File,
+        geometry: Geometry,
+        indices: &[u32],
+        clock: &'static Clock,
+        ahead: Option<u64>,
+    ) -> io::Result<Arc<Core>> {
+        with_config!(self, C => Core::create::<C>(file, geometry, indices, clock, ahead))
     }
 
     /// How a channel takes the events of a class: by the sequences' own functions wherever they do all there is to do.

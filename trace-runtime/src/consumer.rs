@@ -24,6 +24,7 @@ use crate::report;
 use crate::sys;
 use crate::threads;
 use crate::trigger;
+use rustix::thread::futex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -68,6 +69,7 @@ pub(crate) fn ensure_running() -> Result<()> {
             sys::mark_thread_untraced();
             THREAD.store(sys::gettid(), Ordering::Relaxed);
             let _end = AtEnd;
+            sleep();
             Consumer::new(receiver).run();
         };
         sys::spawn_with_signals_blocked("ringtrace", body)
@@ -76,6 +78,39 @@ pub(crate) fn ensure_running() -> Result<()> {
         run_at_exit();
     }
     Ok(())
+}
+
+/// 1 while the thread of a followed child sleeps, from its start to the child's first event, or to the first request.
+static ASLEEP: AtomicU32 = AtomicU32::new(0);
+
+/// Has the thread begin asleep, or awake; for a forked child, before the thread starts.
+pub(crate) fn set_asleep(is_asleep: bool) {
+    ASLEEP.store(is_asleep.into(), Ordering::Relaxed);
+}
+
+/// Whether it sleeps: nothing was recorded since this process was forked.
+pub(crate) fn is_asleep() -> bool {
+    // Acquire: pairs with the Release in `wake`.
+    ASLEEP.load(Ordering::Acquire) != 0
+}
+
+/// Wakes the thread where it sleeps.
+///
+/// # Signal safety
+///
+/// Async-signal-safe; one system call at most, which leaves `errno` as it was.
+pub(crate) fn wake() {
+    // Relaxed: a hint. Release: what it is woken for comes before.
+    if ASLEEP.load(Ordering::Relaxed) != 0 && ASLEEP.swap(0, Ordering::Release) != 0 {
+        let _ = futex::wake(&ASLEEP, futex::Flags::PRIVATE, 1);
+    }
+}
+
+fn sleep() {
+    while is_asleep() {
+        // Woken for nothing, it looks again.
+        let _ = futex::wait(&ASLEEP, futex::Flags::PRIVATE, 1, None);
+    }
 }
 
 /// Delivers all at the end of the process, by the thread, which is started then if it does not run.
@@ -100,6 +135,7 @@ impl Drop for AtEnd {
 /// Sends a request.
 pub(crate) fn send(request: Request) -> Result<()> {
     let sent = lock(REQUESTS.get()).as_ref().is_some_and(|r| r.send(request).is_ok());
+    wake();
     if sent { Ok(()) } else { Err(Kind::Off("its consumer's thread has ended").into()) }
 }
 
@@ -157,8 +193,10 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Makes the thread run a round without delay, and the next ones soon.
 pub(crate) fn hurry() {
-    // Without the thread there is nothing to hurry.
-    let _ = send(Request::Hurry);
+    // Without the thread there is nothing to hurry, nor while it sleeps.
+    if !is_asleep() {
+        let _ = send(Request::Hurry);
+    }
 }
 
 /// Ends a session, and waits for that if `wait`.
@@ -175,13 +213,17 @@ extern "C" fn stop_all() {
     if follow::is_child() || process::get().is_none() || process::may_wait("").is_err() {
         return; // a forked child, or a probe that ended the process: the rings stay for `ringtrace recover`
     }
+    if is_asleep() {
+        return; // a followed child that recorded nothing, and made nothing that would be left
+    }
     let sessions = attach::sessions();
     if !sessions.is_empty() && ensure_running().is_err() {
         return; // the rings stay for `ringtrace recover`
     }
     for session in sessions.iter() {
         destroy(session, true);
-        if let Some(path) = session.announced_path() {
+        // A followed child without an event has no trace.
+        if let Some(path) = session.announced_path().filter(|path| session.builder.heir.is_none() || path.exists()) {
             report::say(format_args!("{} in {}", session.statistics(), path.display()));
         }
     }
@@ -237,6 +279,7 @@ impl Consumer {
             process::use_sequences();
         }
         loop {
+            follow::awaken();
             // Rounds come when they are due, however many requests there are.
             match self.requests.recv_timeout(self.next_round.saturating_duration_since(Instant::now())) {
                 Ok(Request::Stop(session, reply)) => {

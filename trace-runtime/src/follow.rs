@@ -22,9 +22,13 @@
 //! | --- | --- | --- |
 //! | `before` | counts the fork, loads an address | nothing |
 //! | `in_parent` | counts it back | nothing |
-//! | `in_child`, always | puts memory of its own over the parent's rings, so that an append that a handler's fork interrupted goes nowhere | nothing |
+//! | `in_child`, always | puts memory of its own over the parent's rings, so that an append that a handler's fork interrupted goes nowhere, and closes their files | nothing |
 //! | `in_child`, followed, from a handler | says that it is not traced, by write(2) | nothing |
 //! | `in_child`, followed | makes sessions anew, from what was told; starts a thread | the allocator, and the caches of stacks and of thread-local storage, which glibc makes anew before |
+//!
+//! A followed child sleeps until its first event: its rings are files without names and without memory, and its one thread of ours waits.
+//! So one that runs another program, or ends, leaves nothing, however it does so. With the first event the thread that fires it gives
+//! the rings memory and names, by system calls alone; then the other thread starts the agent, and makes the trace when it has something for it.
 //!
 //! What else a C library locks, no child finds made anew, so nothing here calls it: the lock of dl_iterate_phdr(3) (images are told),
 //! of localtime(3) (remembered), of getenv(3) (asked once, in the first of a family), of stdio and atexit(3) (registered once).
@@ -33,18 +37,20 @@
 
 use crate::agent;
 use crate::attach;
-use crate::builder::Builder;
+use crate::builder::{self, Builder};
 use crate::catalogue;
 use crate::clock::Clock;
 use crate::consumer;
+use crate::error::Chain;
 use crate::init;
 use crate::module;
 use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu::{self, lock};
+use crate::recording::Recording;
 use crate::report;
 use crate::ring_buffer::Core;
-use crate::storage;
+use crate::storage::{self, Inherited, Names};
 use crate::sys;
 use crate::trigger;
 use std::cell::Cell;
@@ -53,6 +59,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trace_registry::image::Image;
+use trace_registry::read_side;
 use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// The process whose state the statics hold; 0: none yet.
@@ -75,6 +82,10 @@ pub(crate) fn is_child() -> bool {
 pub(crate) fn renew() {
     // Lists that this thread may be inside of stay (FO-1).
     OUTDATED.renew();
+    BOUND.renew();
+    // Relaxed: there is no other thread.
+    HAS_BEGUN.store(false, Ordering::Relaxed);
+    consumer::set_asleep(false);
     catalogue::renew();
     process::renew();
     Clock::renew();
@@ -113,7 +124,7 @@ struct Told {
     /// Whose declarations its catalogue begins with.
     images: Vec<&'static Image>,
     /// Those that it must not write to.
-    rings: Vec<Arc<Core>>,
+    rings: Vec<(Arc<Core>, Inherited)>,
 }
 
 /// Null: there is nothing to tell.
@@ -129,7 +140,7 @@ pub(crate) fn tell() {
     let told = Box::into_raw(Box::new(Told {
         heirs: recordings.iter().filter_map(|recording| recording.heir()).collect(),
         images: catalogue::images(),
-        rings: recordings.iter().map(|recording| recording.channel.core.clone()).collect(),
+        rings: recordings.iter().map(|recording| (recording.channel.core.clone(), recording.inherited)).collect(),
     }));
     // SeqCst, with the load below: pairs with the addition and the load in `before`.
     //  - If the load finds no fork, each that begins later sees what is told now.
@@ -176,8 +187,9 @@ extern "C" fn in_child() {
     TOLD.store(ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: FO-3: the parent's memory had it when this thread forked, and this process never frees it.
     let Some(told) = (unsafe { SEEN.replace(ptr::null()).as_ref() }) else { return };
-    for core in &told.rings {
+    for (core, file) in &told.rings {
         core.leave_to_parent();
+        file.close();
     }
     catalogue::inherit(&told.images);
     if told.heirs.is_empty() {
@@ -194,22 +206,89 @@ const FROM_A_HANDLER: &[u8] =
     b"ringtrace: a process was forked while a signal that has a handler was blocked, as it is in the handler: \
     it is not traced until it calls `ringtrace::init`\n";
 
-/// Makes the sessions of a child.
+/// Makes the sessions of a child, which sleep until its first event.
 fn follow(heirs: Vec<Builder>) {
     sys::keep_utc_offset();
     renew();
-    let bound = heirs.iter().filter(|builder| builder.bound).map(|builder| builder.name.clone()).collect();
-    init::start_agent_again(bound);
+    init::take_over();
+    consumer::set_asleep(true);
+    let bound: Vec<String> = heirs.iter().filter(|builder| builder.bound).map(|builder| builder.name.clone()).collect();
     for mut builder in heirs {
         if let Some(root) = builder.root.clone() {
             builder = builder.moved(output(&root, std::process::id()));
         }
         let name = builder.name.clone();
-        match builder.begin() {
-            Ok(recording) => crate::state::dump_aside(&recording, None),
-            Err(error) => {
-                report::say(format_args!("session {name} does not follow process {}: {error}", std::process::id()));
+        if let Err(error) = builder.begin() {
+            report::say(format_args!("session {name} does not follow process {}: {}", std::process::id(), Chain(&error)));
+        }
+    }
+    *lock(BOUND.get()) = Some(bound);
+    let rings = |recording: &Arc<Recording>| (recording.channel.core.clone(), recording.names());
+    let first = attach::recordings().iter().map(rings).collect::<Vec<_>>();
+    if first.is_empty() {
+        consumer::set_asleep(false);
+        start_agent();
+        return;
+    }
+    // Relaxed: published with the function that reads it. Never freed: it may be read for as long as threads begin.
+    FIRST.store(Box::into_raw(Box::new(first)), Ordering::Relaxed);
+    read_side::run_before_first(Some(before_first));
+}
+
+/// Rings that have no room and no names before the first event, with what gives them those.
+type First = Vec<(Arc<Core>, Option<Arc<Names>>)>;
+
+static FIRST: AtomicPtr<First> = AtomicPtr::new(ptr::null_mut());
+/// Whether an event was fired since the last [look](awaken), or the program wants to be controlled.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+/// Sessions that end with a connection to the agent, until that is started.
+static BOUND: PerImage<Mutex<Option<Vec<String>>>> = PerImage::new(Mutex::default);
+
+/// Runs before the first event of a child, in each thread that has its first one meanwhile: gives the rings what they need so that no
+/// event is lost, however the child ends, and leaves the rest to the thread that it wakes.
+extern "C" fn before_first() {
+    // SAFETY: `follow` stored it for ever before it named this function.
+    if let Some(first) = unsafe { FIRST.load(Ordering::Acquire).as_ref() } {
+        for (core, names) in first {
+            core.make_ready();
+            if let Some(names) = names {
+                names.give();
             }
         }
+    }
+    read_side::run_before_first(None);
+    HAS_BEGUN.store(true, Ordering::Release);
+    consumer::wake();
+}
+
+/// Has a child that sleeps become one that can be controlled.
+pub(crate) fn rouse() {
+    if consumer::is_asleep() {
+        HAS_BEGUN.store(true, Ordering::Release);
+        consumer::wake();
+    }
+}
+
+/// Makes what a child has beside its rings, where that is due; for the consumer's thread.
+pub(crate) fn awaken() {
+    // Acquire: pairs with the Release stores above.
+    if !HAS_BEGUN.load(Ordering::Relaxed) || !HAS_BEGUN.swap(false, Ordering::Acquire) {
+        return;
+    }
+    start_agent();
+    for recording in attach::recordings().iter() {
+        if recording.names().is_some_and(|names| names.are_refused()) {
+            recording.warn("the ring buffers got no name, so they do not outlive the process".to_owned());
+        }
+        builder::populate_the_rest(recording);
+        if recording.source().is_none() {
+            crate::state::dump_aside(recording, None);
+        }
+    }
+}
+
+fn start_agent() {
+    if let Some(bound) = lock(BOUND.get()).take() {
+        init::start_agent_again(bound);
     }
 }

@@ -44,6 +44,7 @@ pub(crate) fn renew() {
 /// ```
 pub fn init() {
     begin_once(false);
+    follow::rouse();
     if LACKS_THREADS.swap(false, Ordering::Relaxed) {
         start_threads();
     }
@@ -111,14 +112,16 @@ fn value() -> String {
     std::env::var_os("RINGTRACE").unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Starts the agent in a forked child, where the parent had one; `bound` ends unless somebody takes it over. [`init`] has nothing
-/// more to do there.
+/// Leaves [`init`] nothing to do, but to wake a forked child that is followed.
+pub(crate) fn take_over() {
+    ONCE.get().call_once(|| {});
+}
+
+/// Starts the agent in a forked child, where the parent had one; `bound` ends unless somebody takes it over.
 pub(crate) fn start_agent_again(bound: Vec<String>) {
-    ONCE.get().call_once(|| {
-        if HAS_AGENT.load(Ordering::Relaxed) {
-            let _ = agent::start(report_agent, bound);
-        }
-    });
+    if HAS_AGENT.load(Ordering::Relaxed) {
+        let _ = agent::start(report_agent, bound);
+    }
 }
 
 /// A program that nobody wants to trace is silent, unless somebody keeps it from being traced.

@@ -1,6 +1,7 @@
 //! Where packets go: a trace directory in CTF 1.8, or readable lines on stderr.
 
 mod blocks;
+pub(crate) mod deferred;
 mod resume;
 pub(crate) mod rotation;
 

@@ -1,7 +1,7 @@
 //! What a session is inside: rules, channel, reading end, files.
 
 use crate::attach::{self, NamedProbe};
-use crate::builder::{Builder, Clock, Output};
+use crate::builder::{Builder, Clock, Heir, Output};
 use crate::catalogue;
 use crate::channel::{Channel, Plan};
 use crate::condition::{Made, Progress};
@@ -12,18 +12,19 @@ use crate::error::{Error, Kind, Result};
 use crate::journal::{Journal, Origin};
 use crate::keep::Kept;
 use crate::metadata;
+use crate::output::deferred::{Deferred, Make};
 use crate::output::rotation::Rotated;
 use crate::output::{Directory, Elsewhere, Sink};
 use crate::print::Printer;
 use crate::process::{self, Process};
 use crate::rcu::lock;
 use crate::recovery;
-use crate::ring_buffer::{ClockKind, Core, Geometry, HeaderKind, Mode, Purpose};
+use crate::ring_buffer::{AHEAD, ClockKind, Core, Geometry, HeaderKind, Mode, Purpose};
 use crate::rule::Rule;
 use crate::snapshot;
 use crate::state;
 use crate::statistics::{RuleState, Statistics};
-use crate::storage::Storage;
+use crate::storage::{Inherited, Names, Storage};
 use crate::sys;
 use crate::threads;
 use crate::transfer::Classes;
@@ -60,6 +61,10 @@ pub(crate) struct Recording {
     /// Whether there is something to be described and published that could not be under the control lock.
     is_behind: AtomicBool,
     storage: Mutex<Storage>,
+    /// The descriptor of the rings, for children.
+    pub(crate) inherited: Inherited,
+    /// Where the rings are, or will be; `None`: they have no name.
+    base: Option<PathBuf>,
     pub(crate) path: Option<PathBuf>,
     pub(crate) warnings: Mutex<Vec<String>>,
     retired: Mutex<Retired>,
@@ -125,14 +130,20 @@ impl Recording {
             header: if classes <= 31 { HeaderKind::Compact } else { HeaderKind::Large },
             by_cid,
         };
-        let (storage, warning) = match builder.output {
+        let (mut storage, warning) = match (&builder.output, &builder.heir) {
             // What a trigger has seen is worth nothing without the process.
-            Output::Trigger(_) => (Storage::without_a_name()?, None),
+            (Output::Trigger(_), _) => (Storage::without_a_name()?, None),
+            (_, Some(heir)) => Storage::for_child(&builder.name, heir.base.as_deref())?,
             _ => Storage::create(&builder.name, memory, builder.rings.as_deref())?,
         };
         warnings.extend(warning);
-        let mut storage = storage;
-        let built = Self::build(process, builder, plan, geometry, &storage);
+        let mut built = Self::build(process, builder, plan, geometry, &storage);
+        if let Some(error) = built.as_ref().err().filter(|_| builder.heir.is_some() && storage.is_in_directory()) {
+            // Without room for as much as control pages there, in memory that no other file system limits.
+            warnings.push(format!("the ring buffers have no name, so they do not outlive the process: {error}"));
+            storage = Storage::without_a_name()?;
+            built = Self::build(process, builder, plan, geometry, &storage);
+        }
         let (channel, delivery, journal, classes, path) = match built {
             Ok(built) => built,
             Err(error) => {
@@ -153,6 +164,8 @@ impl Recording {
             journal: Mutex::new(journal),
             classes,
             is_behind: AtomicBool::new(false),
+            inherited: storage.rings.inheritance(),
+            base: storage.base(),
             storage: Mutex::new(storage),
             path,
             warnings: Mutex::new(warnings),
@@ -178,7 +191,8 @@ impl Recording {
         // By concurrency ID the first numbers are used first, so the rings are those.
         let indices = if plan.by_cid { (0..geometry.buffers).collect() } else { process.cpus.clone() };
         let indices = &indices[..geometry.buffers as usize];
-        let core = plan.create(&storage.rings, geometry, indices, process.clock);
+        let ahead = if builder.heir.is_some() { None } else { Some(AHEAD) };
+        let core = plan.create(&storage.rings, geometry, indices, process.clock, ahead);
         let core = core.map_err(|e| Error::io("cannot map ring buffers in", &at, e))?;
         core.populate(2);
         let uuid = uuid();
@@ -205,10 +219,17 @@ impl Recording {
             (_, Output::Elsewhere(_)) => Box::new(Elsewhere::default()),
             (None, Output::Trigger(source)) => Box::new(Follower::new(source.clone(), &trace)?),
             (None, _) => Box::new(Printer::new(&trace)?),
-            (Some(path), _) if builder.rotation.is_wanted() => {
-                Box::new(Rotated::create(path, &trace, builder.format, origin_ns, builder.rotation)?)
+            (Some(path), _) => {
+                let (path, format, rotation, trace) = (path.clone(), builder.format, builder.rotation, trace.clone());
+                let make: Make = Box::new(move || {
+                    Ok(if rotation.is_wanted() {
+                        Box::new(Rotated::create(&path, &trace, format, origin_ns, rotation)?)
+                    } else {
+                        Box::new(Directory::create(&path, &trace, format, Some(origin_ns))?)
+                    })
+                });
+                if builder.heir.is_some() { Box::new(Deferred::new(make)) } else { make()? }
             }
-            (Some(path), _) => Box::new(Directory::create(path, &trace, builder.format, Some(origin_ns))?),
         };
         let reader =
             core.reader(Purpose::Consume).ok_or_else(|| Error::io("cannot read", &at, std::io::ErrorKind::ResourceBusy))?;
@@ -241,7 +262,8 @@ impl Recording {
         }
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let root = self.builder.root.clone().or_else(|| self.path.as_deref().map(absolute));
-        Some(Builder { rules: self.rules(), triggers: trigger::texts(self), root, ..self.builder.clone() })
+        let heir = Some(Heir { base: self.base.clone() });
+        Some(Builder { rules: self.rules(), triggers: trigger::texts(self), root, heir, ..self.builder.clone() })
     }
 
     /// Records again after it was stopped.
@@ -663,6 +685,11 @@ impl Recording {
     pub(crate) fn resident(&self) -> u64 {
         // st_blocks counts units of 512 bytes, stat(3type).
         lock(&self.storage).rings.metadata().map_or(0, |m| std::os::unix::fs::MetadataExt::blocks(&m) * 512)
+    }
+
+    /// What gives the rings their names with the first event.
+    pub(crate) fn names(&self) -> Option<Arc<Names>> {
+        lock(&self.storage).names()
     }
 
     /// Where the rings lie, if they have a name.

@@ -12,16 +12,19 @@
 use crate::error::{Error, Result};
 use crate::sys;
 use crate::sys::memory::Mapping;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use trace_control::place;
-use trace_registry::sync::{AtomicI32, AtomicU64, Ordering};
+use trace_registry::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// The files of one session's rings. They stay unless they are removed: what they hold may not have been delivered.
 pub(crate) struct Storage {
@@ -73,9 +76,39 @@ impl Storage {
         Ok(Storage { rings: anonymous()?, journal: anonymous()?, directory: None })
     }
 
+    /// Creates files for a followed child that get their names in `base` with its first event ([`Names::give`]): until then they end
+    /// with the process, however that ends. Returns a warning with them where they never get any.
+    pub(crate) fn for_child(session: &str, base: Option<&Path>) -> Result<(Storage, Option<String>)> {
+        let why = match base.map(|base| without_names_yet(base, session)) {
+            Some(Ok(storage)) => return Ok((storage, None)),
+            Some(Err(error)) => crate::error::Chain(&error).to_string(),
+            None => "those of the process that it was forked from have none".to_owned(),
+        };
+        Ok((
+            Storage::without_a_name()?,
+            Some(format!("the ring buffers have no name, so they do not outlive the process: {why}")),
+        ))
+    }
+
+    /// What gives the files their names later, where they have none yet.
+    pub(crate) fn names(&self) -> Option<Arc<Names>> {
+        self.directory.as_ref()?.names.clone()
+    }
+
+    /// The directory of process images that the files are in, or will be.
+    pub(crate) fn base(&self) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.path.parent()?.parent()?.to_owned())
+    }
+
+    /// Whether they may outlive the process.
+    pub(crate) fn is_in_directory(&self) -> bool {
+        self.directory.is_some()
+    }
+
     /// The path of the ring file.
     pub(crate) fn rings_path(&self) -> Option<PathBuf> {
-        self.directory.as_ref().map(|d| d.path.join(RINGS))
+        let has_name = |d: &&SessionDirectory| d.names.as_ref().is_none_or(|names| names.are_given());
+        self.directory.as_ref().filter(has_name).map(|d| d.path.join(RINGS))
     }
 
     pub(crate) fn journal_path(&self) -> PathBuf {
@@ -94,6 +127,8 @@ impl Storage {
 struct SessionDirectory {
     path: PathBuf,
     creator: u32,
+    /// Where it is made with the first event.
+    names: Option<Arc<Names>>,
 }
 
 /// Names that are tried where an earlier session of the same name has not removed its directory yet.
@@ -107,7 +142,7 @@ impl SessionDirectory {
             private_directory(image)?;
             let path = image.join(if number == 1 { session.to_owned() } else { format!("{session}~{number}") });
             match rustix::fs::mkdir(&path, Mode::RWXU) {
-                Ok(()) => return Ok(SessionDirectory { path, creator: std::process::id() }),
+                Ok(()) => return Ok(SessionDirectory { path, creator: std::process::id(), names: None }),
                 Err(rustix::io::Errno::EXIST | rustix::io::Errno::NOENT) if number < NAMES => number += 1,
                 Err(error) => {
                     // Fails while another session of the process has its directory there.
@@ -122,6 +157,9 @@ impl SessionDirectory {
     fn remove(&self) {
         if self.creator != std::process::id() {
             return; // forked
+        }
+        if self.names.as_ref().is_some_and(|names| !names.were_given()) {
+            return;
         }
         remove_session(&self.path);
         // Fails while another session of the process has its directory there.
@@ -207,6 +245,11 @@ impl OwnFile {
         Ok(OwnFile { file: ManuallyDrop::new(file), identity, lost: false, socket: None })
     }
 
+    /// Returns what a forked child needs to close it.
+    pub(crate) fn inheritance(&self) -> Inherited {
+        Inherited(self.as_raw_fd(), self.identity)
+    }
+
     /// Returns the file for writing, by one fstat(2).
     ///
     /// # Errors
@@ -259,6 +302,17 @@ impl Drop for OwnFile {
 /// Closes a descriptor, unless the number is the program's by now.
 fn close(descriptor: RawFd, its: Identity) {
     sys::close_if(descriptor, |stat| identity(stat) == its);
+}
+
+/// A descriptor that a forked child has of its parent's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inherited(RawFd, Identity);
+
+impl Inherited {
+    /// Closes it, so that the file and its lock end with the parent. Async-signal-safe.
+    pub(crate) fn close(self) {
+        close(self.0, self.1);
+    }
 }
 
 fn identity(stat: &Stat) -> Identity {
@@ -354,6 +408,115 @@ fn in_directory(base: &Path, session: &str, bytes: u64) -> Result<Storage> {
             Err(error)
         }
     }
+}
+
+/// Names of the files of a session, made ahead, so that whoever gives them allocates nothing.
+pub(crate) struct Names {
+    image: CString,
+    session: CString,
+    files: [Nameless; 2],
+    /// [`NOT_GIVEN`] and so on.
+    state: AtomicU32,
+}
+
+const NOT_GIVEN: u32 = 0;
+const BEING_GIVEN: u32 = 1;
+const GIVEN: u32 = 2;
+const REFUSED: u32 = 3;
+/// The session is over: they are wanted no longer.
+const OVER: u32 = 4;
+
+struct Nameless {
+    descriptor: RawFd,
+    identity: Identity,
+    /// The descriptor's name, proc_pid_fd(5).
+    link: CString,
+    name: CString,
+}
+
+impl Names {
+    /// Gives the files their names, once.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe; some system calls, which leave `errno` as it was.
+    pub(crate) fn give(&self) {
+        // AcqRel: the names come before whoever finds them given.
+        if self.state.compare_exchange(NOT_GIVEN, BEING_GIVEN, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            let state = if self.make().is_ok() { GIVEN } else { REFUSED };
+            self.state.store(state, Ordering::Release);
+        }
+    }
+
+    fn make(&self) -> rustix::io::Result<()> {
+        match rustix::fs::mkdir(&*self.image, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+        rustix::fs::mkdir(&*self.session, Mode::RWXU)?;
+        self.files.iter().try_for_each(Nameless::make).inspect_err(|_| {
+            for file in &self.files {
+                let _ = rustix::fs::unlink(&*file.name);
+            }
+            let _ = rustix::fs::rmdir(&*self.session);
+            let _ = rustix::fs::rmdir(&*self.image);
+        })
+    }
+
+    fn are_given(&self) -> bool {
+        self.state.load(Ordering::Acquire) == GIVEN
+    }
+
+    /// Whether they could not be given.
+    pub(crate) fn are_refused(&self) -> bool {
+        self.state.load(Ordering::Acquire) == REFUSED
+    }
+
+    /// Whether they were given, or are just now; from now on they are not.
+    fn were_given(&self) -> bool {
+        match self.state.compare_exchange(NOT_GIVEN, OVER, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => false,
+            Err(state) => matches!(state, BEING_GIVEN | GIVEN),
+        }
+    }
+}
+
+impl Nameless {
+    fn new(file: &OwnFile, name: &Path) -> io::Result<Nameless> {
+        let descriptor = file.as_raw_fd();
+        let link = CString::new(format!("/proc/self/fd/{descriptor}"))?;
+        Ok(Nameless { descriptor, identity: file.identity, link, name: CString::new(name.as_os_str().as_bytes())? })
+    }
+
+    fn make(&self) -> rustix::io::Result<()> {
+        // ST-1: it may be the program's by now.
+        if !sys::is_open(self.descriptor, |stat| identity(stat) == self.identity) {
+            return Err(rustix::io::Errno::BADF);
+        }
+        rustix::fs::linkat(CWD, &*self.link, CWD, &*self.name, AtFlags::SYMLINK_FOLLOW)
+    }
+}
+
+/// Creates files without names in the file system of `base`.
+fn without_names_yet(base: &Path, session: &str) -> Result<Storage> {
+    let image = base.join(crate::process::image_name().to_string());
+    let path = image.join(session);
+    let cannot = |e: io::Error| Error::io("cannot create ring buffers in", base, e);
+    let create = || {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let file = rustix::fs::open(base, flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
+        file.and_then(OwnFile::nameless).map_err(cannot)
+    };
+    let (rings, journal) = (create()?, create()?);
+    // Whoever finds them named finds them in use.
+    rustix::fs::flock(&*rings, FlockOperation::LockShared).map_err(|e| cannot(e.into()))?;
+    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(|e| cannot(e.into()));
+    let file = |file, name| Nameless::new(file, &path.join(name)).map_err(cannot);
+    let files = [file(&rings, RINGS)?, file(&journal, JOURNAL)?];
+    let (image, session) = (text(&image)?, text(&path)?);
+    let names = Some(Arc::new(Names { image, session, files, state: AtomicU32::new(NOT_GIVEN) }));
+    let directory = Some(SessionDirectory { path, creator: std::process::id(), names });
+    Ok(Storage { rings, journal, directory })
 }
 
 fn private_directory(path: &Path) -> Result<()> {

@@ -61,7 +61,7 @@ impl<C: Config> Channel<C> {
     ///
     /// As for [`Core::create`].
     pub fn create(file: File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Channel<C>> {
-        let core = Core::create::<C>(&file, geometry, cpus, clock, u64::MAX)?;
+        let core = Core::create::<C>(&file, geometry, cpus, clock, Some(u64::MAX))?;
         core.populate(2);
         Ok(Channel { core, file, config: PhantomData })
     }
@@ -170,7 +170,7 @@ mod tests {
         let cpus: Vec<u32> = (0..u32::try_from(super::super::core::configured_cpus()).unwrap_or(1)).collect();
         let geometry = Geometry { buffers: cpus.len() as u32, sub_buffer: 4096, sub_buffers: 4096, fallback: 0 };
         let file = anonymous_file().expect("a file");
-        let core = Core::create::<Small>(&file, geometry, &cpus, Clock::process(), 0).expect("a core");
+        let core = Core::create::<Small>(&file, geometry, &cpus, Clock::process(), Some(0)).expect("a core");
         if !super::super::core::is_registered::<Small>() {
             return; // everything would go to the fallback region
         }

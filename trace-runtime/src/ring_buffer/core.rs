@@ -48,8 +48,10 @@ pub struct Core {
     generation: WipedWord,
     clock: &'static Clock,
     key: u64,
-    /// Sub-buffers of each ring that have room in the file; all: `u32::MAX`.
+    /// Sub-buffers of each ring that have room in the file; all: `u32::MAX`. 0: nor has the fallback region.
     allocated: AtomicU32,
+    /// What it is to be first.
+    ready: u32,
     /// Whether a reader consumes, or a packet of one that did still exists.
     pub(super) is_consumed: Arc<AtomicBool>,
 }
@@ -89,6 +91,10 @@ fn allocate(file: &File, from: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes of rings that are allocated before anything is recorded, which takes some 10 ms. The rest comes while it is, at a rate
+/// that writers do not reach.
+pub(crate) const AHEAD: u64 = 64 << 20;
+
 /// Bytes of each ring that are allocated at once.
 const CHUNK: u32 = 8 << 20;
 
@@ -106,7 +112,8 @@ fn allocate_buffers(file: &File, layout: &Layout, from: Option<u32>, to: u32) ->
     if from.is_none() {
         allocate(file, 0, layout.buffer(0))?;
         if geometry.fallback > 0 {
-            allocate(file, layout.fallback(), layout.file_size() - layout.fallback())?;
+            let len = if to == 0 { Layout::FALLBACK_DATA } else { layout.file_size() - layout.fallback() };
+            allocate(file, layout.fallback(), len)?;
         }
     }
     Ok(())
@@ -119,7 +126,7 @@ impl Core {
     ///
     /// The whole file is allocated, but no page is touched beyond the control pages; see [`populate`](Self::populate). Beyond
     /// `ahead` bytes only when [`allocate_more`](Self::allocate_more) is called; until then a ring ends there, and events beyond
-    /// are lost as if it were full.
+    /// are lost as if it were full. `None`: nothing but control pages is allocated before [`make_ready`](Self::make_ready).
     ///
     /// # Errors
     ///
@@ -130,7 +137,7 @@ impl Core {
         geometry: Geometry,
         cpus: &[u32],
         clock: &'static Clock,
-        ahead: u64,
+        ahead: Option<u64>,
     ) -> io::Result<Arc<Core>> {
         geometry.check()?;
         if cpus.len() > geometry.buffers as usize {
@@ -156,13 +163,20 @@ impl Core {
         }
         let layout = Layout::new(geometry);
         extend(file, layout.file_size())?;
-        let share = ahead / u64::from(geometry.buffers.max(1)) / u64::from(geometry.sub_buffer);
+        let most = ahead.unwrap_or(AHEAD);
+        let share = most / u64::from(geometry.buffers.max(1)) / u64::from(geometry.sub_buffer);
         let ready = u32::try_from(share.max(2)).unwrap_or(u32::MAX);
-        let allocated = if ahead >= layout.file_size() || ready >= geometry.sub_buffers { u32::MAX } else { ready };
+        let ready = if most >= layout.file_size() || ready >= geometry.sub_buffers { u32::MAX } else { ready };
+        let mut allocated = if ahead.is_some() { ready } else { 0 };
         allocate_buffers(file, &layout, None, allocated)?;
         let shape = Shape::new(geometry.sub_buffer, geometry.sub_buffers);
         // RB-8: a masked position that no writer made still leads to memory of ours.
         let mapping = Arc::new(Mapping::with_room_behind(file, layout.file_size(), shape.lap() - shape.ring())?);
+        if allocated == 0 && mapping.reserve(0, SUPERBLOCK as usize).is_err() {
+            // It cannot be done later without the file.
+            allocate_buffers(file, &layout, None, ready)?;
+            allocated = ready;
+        }
         let key = u64::from_ne_bytes(crate::sys::random());
         let settings = Settings::of::<C>();
         write_superblock(&mapping, &layout, settings, key)?;
@@ -196,6 +210,7 @@ impl Core {
             clock,
             key,
             allocated: AtomicU32::new(allocated),
+            ready,
             is_consumed: Arc::default(),
         };
         let core = Arc::new(core);
@@ -267,6 +282,27 @@ impl Core {
         if self.settings.placement.is_assigned() { self.served() } else { self.layout.geometry.buffers }
     }
 
+    /// Allocates, and makes present, what others have from the beginning, where this was created without. Where there is no room, events
+    /// are lost as if the rings were full, until [`allocate_more`](Self::allocate_more) finds some.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe; a system call for each ring and the fallback region.
+    pub(crate) fn make_ready(&self) {
+        let geometry = &self.layout.geometry;
+        if self.allocated() > 0 {
+            return;
+        }
+        let ring = u64::from(self.ready.min(geometry.sub_buffers)) * u64::from(geometry.sub_buffer);
+        let rings = (0..geometry.buffers).map(|index| (self.layout.buffer(index) + self.layout.data, ring));
+        let fallback = (self.layout.fallback() + Layout::FALLBACK_DATA, u64::from(geometry.fallback));
+        let mut all = rings.chain((geometry.fallback > 0).then_some(fallback));
+        if all.all(|(at, len)| self.mapping.reserve(at, len as usize).is_ok()) {
+            // Release: orders the allocation. Pairs with the Acquire load in `allocated`. Another thread may be further.
+            let _ = self.allocated.compare_exchange(0, self.ready, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
     /// Allocates, and makes present, a further part of each ring in the file that the core was created with. Returns whether there
     /// is more to do.
     ///
@@ -281,7 +317,7 @@ impl Core {
             return Ok(false);
         }
         let next = done.saturating_add((CHUNK / geometry.sub_buffer).max(1)).min(geometry.sub_buffers);
-        allocate_buffers(file, &self.layout, Some(done), next)?;
+        allocate_buffers(file, &self.layout, (done > 0).then_some(done), next)?;
         let (from, to) = [done, next].map(|n| u64::from(n) * u64::from(geometry.sub_buffer)).into();
         for index in 0..self.in_use() {
             self.mapping.populate(self.layout.buffer(index) + self.layout.data + from, (to - from) as usize);

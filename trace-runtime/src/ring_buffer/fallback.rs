@@ -61,6 +61,10 @@ pub(super) unsafe fn append<C: Config>(core: &Core, id: u32, tid_in_front: bool,
         return Outcome::NoBuffer;
     };
     let control = core.outside();
+    if core.allocated() == 0 {
+        control.count(Counter::Full); // RB-11
+        return Outcome::Full;
+    }
     let tid = crate::process::thread_id();
     let bytes = tid.to_ne_bytes();
     let front: &[Piece] = if tid_in_front { &[Piece { start: bytes.as_ptr(), len: bytes.len() }] } else { &[] };

@@ -145,6 +145,7 @@ pub use self::append::Outcome;
 pub use self::channel::{Channel, MOST_PIECES};
 pub use self::claim::{Holder, STALE_NS};
 pub use self::config::{ClockKind, Config, Geometry, HeaderKind, Mode, Placement};
+pub(crate) use self::core::AHEAD;
 pub use self::core::Core;
 pub use self::fallback::{FALLBACK_HEADER, FallbackRecord};
 pub use self::header::{Header, LONGEST_HEADER};

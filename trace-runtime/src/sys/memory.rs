@@ -103,6 +103,25 @@ impl Mapping {
         Ok(())
     }
 
+    /// Makes the pages of the range at `at` present, and room for them in the file, or fails where there is none: a store there would
+    /// end the process (SIGBUS).
+    ///
+    /// # Errors
+    ///
+    /// `INVAL`: not with this kernel (before Linux 5.14). Others: there is no room.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe; one system call, which leaves `errno` as it was.
+    pub(crate) fn reserve(&self, at: u64, len: usize) -> rustix::io::Result<()> {
+        let Some(_start) = self.range(at, len) else { return Err(rustix::io::Errno::INVAL) };
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range is ours (MEM-1); the advice leaves its content as it is.
+        return unsafe { rustix::mm::madvise(_start.as_ptr().cast(), len, rustix::mm::Advice::LinuxPopulateWrite) };
+        #[cfg(not(target_os = "linux"))]
+        Err(rustix::io::Errno::INVAL)
+    }
+
     /// Returns the address of `len` bytes at `at`, where they are inside.
     #[inline]
     pub(crate) fn range(&self, at: u64, len: usize) -> Option<NonNull<u8>> {

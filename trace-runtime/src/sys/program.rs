@@ -121,12 +121,17 @@ pub(crate) fn write_stderr(mut bytes: &[u8]) {
 
 /// Closes a descriptor of this process where what it refers to is what `is_it` says.
 pub(crate) fn close_if(descriptor: i32, is_it: impl Fn(&Stat) -> bool) {
-    // SAFETY: used at once, for fstat(2), which any number is good for.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    if rustix::fs::fstat(borrowed).is_ok_and(|stat| is_it(&stat)) {
+    if is_open(descriptor, is_it) {
         // SAFETY: what the caller says: it is the tracer's own, and nobody uses it any more.
         unsafe { libc::close(descriptor) };
     }
+}
+
+/// Whether a descriptor is open, and what it refers to is what `is_it` says. Async-signal-safe.
+pub(crate) fn is_open(descriptor: i32, is_it: impl Fn(&Stat) -> bool) -> bool {
+    // SAFETY: used at once, for fstat(2), which any number is good for.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    rustix::fs::fstat(borrowed).is_ok_and(|stat| is_it(&stat))
 }
 
 /// Reads one of the kernel's files, up to 4 KiB.

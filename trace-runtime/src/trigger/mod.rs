@@ -287,6 +287,7 @@ fn add_one(session: &Arc<Recording>, spec: Spec, text: &str) -> Result<String> {
             Session::builder("").enable(&source.part).memory(MEMORY.max((cpus + 2) * MEMORY_PER_CPU)).context(context);
         builder.name = format!("{}/{name}/{index}", session.name);
         builder.sensitive = session.builder.sensitive;
+        builder.heir = session.builder.heir.clone();
         if session.builder.clock != crate::Clock::None {
             builder = builder.clock(session.builder.clock);
         }
