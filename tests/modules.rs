@@ -60,7 +60,7 @@ fn workspace() -> &'static Workspace {
         };
         let ringtrace = format!("path = \"{}\"", checkout.display());
         workspace.replace("Cargo.toml", "path = \"../..\"", &ringtrace);
-        workspace.replace("Cargo.toml", "members = [", "members = [\"checks\", \"plugin\", \"rows\", \"stuck\", ");
+        workspace.replace("Cargo.toml", "members = [", "members = [\"checks\", \"plugin\", \"provider\", \"rows\", \"stuck\", ");
         let library = workspace.root.join("storage/src/lib.rs");
         fs::write(&library, fs::read_to_string(&library).expect("it is there") + ROWS).expect("it is written");
         fs::create_dir_all(&workspace.built).expect("a directory");
@@ -72,8 +72,8 @@ fn workspace() -> &'static Workspace {
         fs::rename(workspace.built("libeviction_probes.so"), workspace.built("second.so")).expect("it was built");
         // Together: the types of `row_read` have no `Abi`.
         workspace.build(
-            &["-p", "checks", "-p", "rows", "-p", "plugin", "-p", "stuck"],
-            &["try_load", "late", "wait", "librows.so", "libplugin.so", "libstuck.so"],
+            &["-p", "checks", "-p", "rows", "-p", "plugin", "-p", "provider", "-p", "stuck"],
+            &["try_load", "late", "held", "wait", "librows.so", "libplugin.so", "libprovider.so", "libstuck.so"],
         );
         workspace
     })
@@ -249,6 +249,43 @@ fn unloading_names_the_probe_that_does_not_return() {
     said.read_to_string(&mut text).expect("text");
     assert!(child.wait().expect("it ends").success(), "{text}");
     assert!(text.trim_end().ends_with("panicked; it is detached"), "{text}");
+}
+
+/// Runs `held`, whose stdin is open and whose stderr is not read, until it says that it got by what hangs.
+fn held(arguments: &[&std::ffi::OsStr]) {
+    let mut command = Command::new(workspace().built("held"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let (sender, said) = std::sync::mpsc::channel();
+    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+    // A library that waits does so for 30 s at least, or for ever.
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(25);
+    while said.recv_timeout(limit.saturating_duration_since(std::time::Instant::now())).as_deref() != Ok("returned") {
+        if std::time::Instant::now() >= limit {
+            child.kill().expect("it is ended");
+            panic!("{arguments:?}: dlopen or dlclose waits");
+        }
+    }
+    let Output { status, stderr, .. } = child.wait_with_output().expect("it ends");
+    assert!(status.success(), "{arguments:?}: {status}\n{}", String::from_utf8_lossy(&stderr));
+}
+
+#[test]
+fn libraries_come_and_go_while_an_output_hangs() {
+    held(&["output".as_ref(), workspace().built("libplugin.so").as_ref()]);
+}
+
+#[test]
+fn a_library_whose_probe_runs_stays_mapped() {
+    held(&["probe".as_ref(), workspace().built("libprovider.so").as_ref()]);
+}
+
+#[test]
+fn a_library_is_recorded_into_rings_on_a_disk() {
+    let directory = tempfile::tempdir().expect("a directory");
+    held(&["rings".as_ref(), workspace().built("libplugin.so").as_ref(), directory.path().as_ref()]);
+    assert!(common::read_by_both(&directory.path().join("trace")).events() > 0);
 }
 
 /// Tries a module, which must be refused with this message, and attach nothing.

@@ -84,7 +84,7 @@ pub struct Runtime {
     pub detach_and_wait: fn(Arc<Attached>, Duration) -> Result<(), DetachError>,
     /// Takes the tracepoints and probes of an image that was loaded.
     pub register: fn(&'static Image),
-    /// Lets go of them, and waits until nothing of the image is used.
+    /// Lets go of them. Nothing of the image is used by others then, or it stays mapped.
     pub unregister: fn(&'static Image),
     /// Whether this thread panics by the run time's standard library; a shared object may have one of its own.
     pub is_panicking: fn() -> bool,

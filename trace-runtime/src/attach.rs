@@ -161,7 +161,7 @@ impl Control {
         let (sites, sessions) = (sites(), recordings());
         let mut lists = Vec::new();
         for site in sites.iter().filter(|site| concerns(site)) {
-            lists.extend(site.gates().map(|gate| (gate, self.list(site, &sessions))));
+            lists.extend(site.gates().map(|(image, gate)| (gate, self.list(site, image, &sessions))));
         }
         let mut retired = 0;
         for (gate, list) in lists {
@@ -174,15 +174,15 @@ impl Control {
         follow::tell();
     }
 
-    /// The list of one tracepoint; `None`: it has no closure, and no session wants any of its probes.
-    fn list(&self, site: &Site, sessions: &[Arc<Recording>]) -> Option<Box<Entry>> {
+    /// The list of one tracepoint in one image; `None`: it has no closure, and no session wants any of its probes.
+    fn list(&self, site: &Site, image: &Image, sessions: &[Arc<Recording>]) -> Option<Box<Entry>> {
         let mut list = None;
         // From the last to the first, each in front of those behind it.
         for closure in self.closures.iter().rev().filter(|c| site.has(c.tracepoint.gate)) {
             list = Some(Box::new(Entry::of_closure(closure.clone(), list)));
         }
         for named in site.probes.iter().rev().filter(|p| !self.is_detached(p.probe)) {
-            let Some(function) = named.function() else { continue };
+            let Some(function) = named.function(image) else { continue };
             let mut wanted = false;
             let mut targets: Vec<Conditional> = Vec::new();
             for session in sessions.iter().filter(|s| s.is_recording()) {
@@ -295,6 +295,12 @@ impl Control {
         let changed = catalogue::add(image, contents);
         self.took_in(&changed);
         follow::tell();
+    }
+
+    /// Lets gates of others run what a shared object has, which stays mapped (CA-3).
+    pub(crate) fn lend(&mut self, image: &'static Image) {
+        catalogue::note_stay(image);
+        self.publish_sites(|site| !site.probes.is_empty());
     }
 
     /// Takes in the probes of sites that were hit for the first time.

@@ -9,9 +9,13 @@
 //! - CA-1: Gates and functions of an image are used under the control lock only, and not after the image was taken out.
 //! - CA-2: Images that declare a tracepoint of one name share its probes only where they agree on its arguments
 //!   ([`Types::difference`]).
+//! - CA-3: A gate runs functions of its own image, of the program, of modules, which are unloaded when nobody is in them, and of shared
+//!   objects that stay mapped ([`note_stay`]). So what dlclose(3) unmaps is in no list but those of its own gates, which only its own
+//!   code reads: a program that unloads what it runs does wrong without us.
 
 #![expect(unsafe_code, reason = "images that a child inherits are reached by address")]
 
+use crate::module::krate;
 use crate::per_image::PerImage;
 use crate::rcu::lock;
 use arc_swap::ArcSwap;
@@ -23,7 +27,7 @@ use trace_registry::field::{FieldClass, FieldDescriptor, Label, VariantOption};
 use trace_registry::image::{Contents, IMAGE, Image};
 use trace_registry::probe::ErasedProbe;
 use trace_registry::state_dump::{StateDump, StateDumpDescriptor};
-use trace_registry::sync::{AtomicPtr, AtomicU64, Ordering};
+use trace_registry::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use trace_registry::tracepoint::{Form, Location};
 use trace_registry::{EventClass, Gate, Name, ProbeDescriptor, TracepointDescriptor};
 
@@ -33,14 +37,24 @@ pub(crate) struct NamedProbe {
     pub(crate) name: String,
     /// The tracepoint that it is for, as the catalogue describes it.
     pub(crate) tracepoint: &'static TracepointDescriptor,
-    /// The function in each image that has it, by the image's address, and as addresses.
-    functions: Mutex<Vec<(usize, usize)>>,
+    /// The function in each image that has it.
+    functions: Mutex<Vec<Function>>,
+}
+
+/// A probe's function in one image. As addresses.
+struct Function {
+    image: usize,
+    function: usize,
+    /// Whether gates of other images may run it (CA-3).
+    is_lent: bool,
 }
 
 impl NamedProbe {
-    /// Returns the function of the first image that has it; `None`: there is none any more.
-    pub(crate) fn function(&self) -> Option<ErasedProbe> {
-        lock(&self.functions).first().map(|(_, function)| std::ptr::with_exposed_provenance(*function))
+    /// Returns the function that a gate of `image` runs: its own, or the first that is lent. `None`: there is none.
+    pub(crate) fn function(&self, image: &Image) -> Option<ErasedProbe> {
+        let functions = lock(&self.functions);
+        let own = functions.iter().find(|f| f.image == std::ptr::from_ref(image).addr());
+        own.or_else(|| functions.iter().find(|f| f.is_lent)).map(|f| std::ptr::with_exposed_provenance(f.function))
     }
 }
 
@@ -53,11 +67,11 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Its gates, for who holds the control lock; their images use the read side of this one.
-    pub(crate) fn gates(&self) -> impl Iterator<Item = &'static Gate> {
+    /// Its gates, each with its image, for who holds the control lock; the images use the read side of this one.
+    pub(crate) fn gates(&self) -> impl Iterator<Item = (&'static Image, &'static Gate)> {
         self.gates.iter().map(|(image, gate)| {
             image.adopt(); // IM-2
-            *gate
+            (*image, *gate)
         })
     }
 
@@ -148,7 +162,7 @@ pub(crate) fn renew() {
     CATALOGUE.renew();
     SITES.renew();
     for site in sites().iter() {
-        site.gates().for_each(|gate| _ = gate.publish(std::ptr::null_mut())); // lists that are read stay (FO-1)
+        site.gates().for_each(|(_, gate)| _ = gate.publish(std::ptr::null_mut())); // lists that are read stay (FO-1)
     }
 }
 
@@ -236,6 +250,48 @@ pub(crate) fn remove(image: &'static Image) -> (Vec<&'static Gate>, BTreeSet<usi
 /// What stands for a tracepoint among those that changed.
 pub(crate) fn key(tracepoint: &TracepointDescriptor) -> usize {
     std::ptr::from_ref(tracepoint).addr()
+}
+
+/// Shared objects of the program that stay mapped, by the address of their image. A forked child has them too.
+static STAYING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
+fn stays(image: &Image) -> bool {
+    // Relaxed: set under the control lock, or before the image is known.
+    STAYING.iter().any(|place| place.load(Ordering::Relaxed) == std::ptr::from_ref(image).addr())
+}
+
+/// Notes that a shared object stays mapped for ever, so that its functions can be lent; where there are too many, they are not.
+pub(crate) fn note_stay(image: &Image) {
+    let address = std::ptr::from_ref(image).addr();
+    let is_noted = |place: &AtomicUsize| place.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if stays(image) || !STAYING.iter().any(is_noted) {
+        return;
+    }
+    with(|c| {
+        for (_, named) in c.images.iter().filter(|i| std::ptr::eq(i.image, image)).flat_map(|i| &i.probes) {
+            lock(&named.functions).iter_mut().filter(|f| f.image == address).for_each(|f| f.is_lent = true);
+        }
+    });
+}
+
+/// Shared objects of the program that have a probe for a tracepoint of another crate which another image declares too, and for which
+/// that has none: they have to stay mapped for it to be run there.
+pub(crate) fn wanted_elsewhere() -> Vec<&'static Image> {
+    let is_elsewhere = |c: &Catalogue, image: &Image, index: &usize| {
+        let other = |i: &&Loaded| !std::ptr::eq(i.image, image) && i.tracepoints.iter().any(|(own, _)| own == index);
+        c.images.iter().filter(other).map(|i| std::ptr::from_ref(i.image).addr()).collect::<Vec<_>>()
+    };
+    let is_wanted = |c: &Catalogue, image: &Image, (index, named): &(usize, &NamedProbe)| {
+        let functions = lock(&named.functions);
+        let lacks = |other: &usize| !functions.iter().any(|f| f.image == *other);
+        krate(named.probe.module_path) != krate(named.tracepoint.module_path)
+            && !functions.iter().any(|f| f.is_lent)
+            && is_elsewhere(c, image, index).iter().any(lacks)
+    };
+    with(|c| {
+        let wanted = c.images.iter().filter(|i| !stays(i.image) && i.probes.iter().any(|probe| is_wanted(c, i.image, probe)));
+        wanted.map(|i| i.image).collect()
+    })
 }
 
 /// Returns how the build of a tracepoint in a module differs from what is loaded under its name: `None`: nothing is.
@@ -335,9 +391,10 @@ impl Catalogue {
         let by_gate: HashMap<usize, usize> = gates.collect();
         let image = std::ptr::from_ref(self.images[of].image).addr();
         let own = |(index, named): &(usize, &NamedProbe)| {
-            let functions: Vec<_> = lock(&named.functions).iter().filter(|(of, _)| *of == image).map(|(_, f)| *f).collect();
+            let functions: Vec<_> = lock(&named.functions).iter().filter(|f| f.image == image).map(|f| f.function).collect();
             functions.into_iter().map(|function| (*index, function)).collect::<Vec<_>>()
         };
+        let is_lent = of == 0 || contents.module.is_some() || stays(self.images[of].image);
         let known: HashSet<(usize, usize)> = self.images[of].probes.iter().flat_map(own).collect();
         let mut changed = BTreeSet::new();
         for probe in contents.probes() {
@@ -345,7 +402,7 @@ impl Catalogue {
             let function = (probe.function)().expose_provenance();
             if !known.contains(&(*index, function)) {
                 let named = self.intern(probe, *index, of == 0);
-                lock(&named.functions).push((image, function));
+                lock(&named.functions).push(Function { image, function, is_lent });
                 self.images[of].probes.push((*index, named));
                 changed.insert(key(self.declared[*index].tracepoint));
             }
@@ -369,7 +426,7 @@ impl Catalogue {
         let Some(at) = self.images.iter().position(|i| std::ptr::eq(i.image, image)) else { return Default::default() };
         let loaded = self.images.remove(at);
         for (_, named) in &loaded.probes {
-            lock(&named.functions).retain(|(of, _)| *of != std::ptr::from_ref(image).addr());
+            lock(&named.functions).retain(|f| f.image != std::ptr::from_ref(image).addr());
         }
         let changed = loaded.tracepoints.iter().map(|(i, _)| *i).chain(loaded.probes.iter().map(|(i, _)| *i));
         let changed = changed.map(|i| key(self.declared[i].tracepoint)).collect();

@@ -10,7 +10,6 @@ use crate::follow;
 use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu::{self, lock};
-use crate::report;
 use crate::state;
 use crate::sys;
 use crate::sys::library::{self, Library};
@@ -295,7 +294,7 @@ fn missing(name: &Name, probe: &ProbeDescriptor) -> String {
     )
 }
 
-fn krate(module_path: &str) -> &str {
+pub(crate) fn krate(module_path: &str) -> &str {
     module_path.split("::").next().unwrap_or_default()
 }
 
@@ -304,25 +303,26 @@ pub(crate) fn register(image: &'static Image) {
     if follow::is_child() {
         return; // a forked child: the lock may have been held when it was forked
     }
-    if let Some(contents) = image.contents() {
-        attach::control().add_image(image, &contents);
+    let Some(contents) = image.contents() else { return };
+    // Whoever is in its code when dlclose(3) is called must find it there, and that does not wait (CA-3). Now it can be kept: this
+    // thread has the dynamic linker's lock, and not the control lock, for which another's constructor may wait.
+    if !contents.state_dumps.is_empty() && library::keep(image) {
+        catalogue::note_stay(image); // the tracer's threads run them
+    }
+    attach::control().add_image(image, &contents);
+    for wanted in catalogue::wanted_elsewhere() {
+        if library::keep(wanted) {
+            attach::control().lend(wanted);
+        }
     }
 }
 
-/// What its destructor asks for. The object goes when this returns, or the process ends.
+/// What its destructor asks for. The object goes when this returns, or the process ends. Under the dynamic linker's lock, so it waits
+/// for nobody, and need not (CA-3).
 pub(crate) fn unregister(image: &'static Image) {
     if follow::is_child() || consumer::is_ending() {
         return; // in a forked child nothing is attached, and what ends stays mapped
     }
     attach::control().remove_image(image);
     follow::wait_for_forks();
-    let may_wait = consumer::is_running() && process::may_wait("").is_ok();
-    if may_wait && (!closure::wait_for_reclaimer(PATIENCE) || !state::wait_for(image, PATIENCE).is_empty()) {
-        report::say(format_args!(
-            "a shared library is unloaded while a probe or state dump that it has runs; the program may crash"
-        ));
-    }
 }
-
-/// So long a shared object that is unloaded waits for its probes.
-const PATIENCE: Duration = Duration::from_secs(30);

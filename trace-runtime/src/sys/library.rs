@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::fs::File;
+use std::mem::MaybeUninit;
 use std::ops::{ControlFlow, Range};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
@@ -60,6 +61,26 @@ const RTLD_DI_LINKMAP: libc::c_int = 2;
 #[cfg(target_os = "linux")]
 unsafe extern "C" {
     fn dlinfo(handle: *mut libc::c_void, request: libc::c_int, info: *mut libc::c_void) -> libc::c_int;
+}
+
+/// Has the object of `image` stay mapped for ever, whatever dlclose(3) is told. Returns whether it does. Waits for the dynamic
+/// linker's lock, unless the caller is a constructor, which has it.
+pub(crate) fn keep(image: &'static Image) -> bool {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: dladdr(3) fills `info` where it does not return 0, with a name that stays as long as the object; nothing is loaded.
+    let handle = unsafe {
+        if libc::dladdr(std::ptr::from_ref(image).cast(), info.as_mut_ptr()) == 0 {
+            return false;
+        }
+        libc::dlopen(info.assume_init().dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE)
+    };
+    let Some(library) = NonNull::new(handle).map(Library) else { return false };
+    // In another namespace there may be one of the same name.
+    let is_it = library.image().is_some_and(|(found, _)| std::ptr::eq(found, image));
+    if is_it {
+        std::mem::forget(library);
+    }
+    is_it
 }
 
 impl Drop for Library {
