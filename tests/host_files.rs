@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{child, is_child, read_by_both};
+use common::{child, is_child, read, read_by_both};
 use ringtrace::{Session, tracepoint};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[tracepoint(record)]
 fn counted(number: u64);
@@ -200,6 +200,50 @@ fn a_start_that_fails_leaves_nothing() {
     let directory = memory_directory();
     run(NAME, directory.path());
     assert_eq!(read_by_both(&directory.path().join("made/trace")).events(), 1);
+}
+
+/// Programs that begin at the same moment, with the same environment and in the same directory.
+const PROGRAMS: usize = 40;
+
+#[test]
+fn programs_that_start_at_one_moment_record_all() {
+    const NAME: &str = "programs_that_start_at_one_moment_record_all";
+    if is_child(NAME) {
+        // Until nobody has the other end any more.
+        std::io::Read::read_to_end(&mut std::io::stdin(), &mut Vec::new()).expect("the end");
+        ringtrace::init();
+        counted(u64::from(std::process::id()));
+        return;
+    }
+    for (wanted, is_empty_there) in
+        [("1; memory 1M", false), ("1; memory 1M; output shared", false), ("1; memory 1M; output shared", true)]
+    {
+        let directory = memory_directory();
+        let traces = directory.path().join("traces");
+        fs::create_dir(&traces).expect("a directory");
+        if is_empty_there {
+            fs::create_dir(traces.join("shared")).expect("a directory");
+        }
+        let (waits, begin) = std::io::pipe().expect("a pipe");
+        let start = |_| {
+            let mut command = child(NAME);
+            command.stdin(waits.try_clone().expect("the pipe")).env("RINGTRACE", wanted).env("XDG_RUNTIME_DIR", directory.path());
+            command.current_dir(&traces).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the child starts")
+        };
+        let programs: Vec<_> = (0..PROGRAMS).map(start).collect();
+        let mut numbers: Vec<u64> = programs.iter().map(|program| u64::from(program.id())).collect();
+        drop((waits, begin));
+        for program in programs {
+            let output = program.wait_with_output().expect("it ends");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let mut found: Vec<u64> =
+            names(&traces).iter().flat_map(|trace| read(trace).numbers("host_files:counted", "number")).collect();
+        numbers.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, numbers, "{wanted}");
+        assert!(!wanted.contains("shared") || traces.join("shared/metadata").exists());
+    }
 }
 
 fn limit_descriptors(limit: u64) {

@@ -116,6 +116,8 @@ pub(crate) struct Heir {
 pub(crate) enum Output {
     Default,
     Directory(PathBuf),
+    /// The same, where programs that are started with the same environment have it too: `DIR-PID` where it is taken.
+    Shared(PathBuf),
     Print,
     /// Another process consumes the rings, and writes the trace, there if it said where.
     Elsewhere(Option<PathBuf>),
@@ -241,7 +243,8 @@ impl Builder {
     /// Keeps the rings in files below `directory`, which is made, in place of memory: what is mounted into a container from its
     /// host's disk outlives the container, and what a killed program recorded is recovered from there.
     ///
-    /// They are mapped all the same, and nobody waits for the disk to have them. But the kernel writes changed pages to the disk
+    /// They are mapped all the same, and nobody waits for the disk to have them. What becomes known while another thread must not be kept
+    /// waiting, such as the tracepoints of a library that is loaded, is recorded a moment later, by way of the tracer's thread. But the kernel writes changed pages to the disk
     /// from time to time, and the next store to such a page faults, which takes a microsecond, or as long as the disk is busy.
     pub fn rings(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.rings = Some(directory.into());
@@ -257,6 +260,12 @@ impl Builder {
     /// Writes the trace into a new directory at `path`. By default `./NAME-TIME.ringtrace`.
     pub fn output(mut self, path: impl Into<PathBuf>) -> Builder {
         self.output = Output::Directory(path.into());
+        self
+    }
+
+    /// Writes the trace there, or beside it where another process does.
+    pub(crate) fn shared_output(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.output = Output::Shared(path.into());
         self
     }
 
@@ -324,7 +333,7 @@ impl Builder {
     pub(crate) fn moved(mut self, path: PathBuf) -> Builder {
         self.output = match self.output {
             Output::Elsewhere(_) => Output::Elsewhere(Some(path)),
-            _ => Output::Directory(path),
+            _ => Output::Shared(path),
         };
         self
     }

@@ -291,7 +291,7 @@ fn plan(sources: Vec<Source>, parts: Vec<Part>) -> Result<Plan, Trouble> {
                 builder = builder.rings(needed("/var/lib/rings")?);
             }
             "output" => {
-                builder = builder.output(free(needed("trace.ringtrace")?));
+                builder = builder.shared_output(needed("trace.ringtrace")?);
             }
             "session" => {
                 builder.name = needed(SESSION_NAME)?.to_owned();
@@ -369,12 +369,6 @@ impl Part {
     }
 }
 
-/// A directory that is not taken: programs that are started by the traced one have the same environment.
-fn free(path: &str) -> PathBuf {
-    let is_taken = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
-    if is_taken { PathBuf::from(format!("{path}-{}", std::process::id())) } else { PathBuf::from(path) }
-}
-
 /// Those of `words` that are like `word`.
 fn near(word: &str, words: &[&str]) -> Vec<String> {
     trace_registry::registry::near(word, words.iter().map(|word| (*word).to_owned()))
@@ -440,7 +434,7 @@ impl Plan {
         };
         match &self.builder.output {
             _ if self.builder.rings.as_deref().is_some_and(is_below) => Some("rings"),
-            Output::Directory(place) if is_below(place) => Some("output"),
+            Output::Shared(place) if is_below(place) => Some("output"),
             _ => None,
         }
     }
@@ -528,7 +522,7 @@ mod tests {
         assert_eq!((found.len(), plan.builder.memory), (2, 8 << 20), "{found:?}");
         assert!(found[0].ends_with(r#"path == "say \"a;b\"; \\""#), "{found:?}");
         let plan = begun("output 'a;b'; sensitive");
-        assert!(plan.builder.sensitive && matches!(&plan.builder.output, Output::Directory(path) if path == Path::new("a;b")));
+        assert!(plan.builder.sensitive && matches!(&plan.builder.output, Output::Shared(path) if path == Path::new("a;b")));
     }
 
     #[test]
@@ -624,7 +618,7 @@ mod tests {
         let found = &plan.builder.rules;
         assert_eq!(found[0].split_whitespace().collect::<Vec<_>>().join(" "), "a:b if (x == 1 || y == \"(;\")", "{found:?}");
         assert!(found.len() == 2 && found[1].starts_with("c:* if z in (1"), "{found:?}");
-        assert!(matches!(&plan.builder.output, Output::Directory(path) if path == Path::new("a(b")));
+        assert!(matches!(&plan.builder.output, Output::Shared(path) if path == Path::new("a(b")));
         std::fs::write(&path, "storage:*\n# x\n  memory 8 megs\n").expect("a file");
         let message = read(&format!("@{}", path.display())).expect_err("it is wrong").to_string();
         assert!(

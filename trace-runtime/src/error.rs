@@ -183,6 +183,11 @@ impl Error {
         matches!(*self.0, Kind::Io { .. } | Kind::Output { .. })
     }
 
+    /// Whether something else lies where a file or directory was to be made.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(&*self.0, Kind::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
+
     /// Whether a memory ceiling is too small.
     pub fn is_memory(&self) -> bool {
         matches!(*self.0, Kind::Memory(_))

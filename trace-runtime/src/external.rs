@@ -77,7 +77,8 @@ impl Consumer {
         // Events may have been recorded before now.
         let begun_ns = origin.begun_ns;
         let sink: Box<dyn Sink> = if rotation.is_wanted() {
-            Box::new(Rotated::create(output, &schema.trace, format, begun_ns, rotation)?)
+            let place = (output, Rotated::claim(output)?);
+            Box::new(Rotated::create(place, &schema.trace, format, begun_ns, rotation)?)
         } else {
             Box::new(Directory::create(output, &schema.trace, format, Some(begun_ns))?)
         };

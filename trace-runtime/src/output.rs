@@ -126,18 +126,11 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn create(path: &Path, trace: &ctf::Trace, format: Format, origin_ns: Option<u64>) -> Result<Directory> {
-        let cannot = |e: io::Error| Error::io("cannot create the trace directory", path, e);
-        let path = std::path::absolute(path).map_err(cannot)?;
-        let mut made = Made(Vec::new());
-        made.trace_directory(&path).map_err(cannot)?;
-        let directory = open_directory(&path).map_err(cannot)?;
+        Directory::within(Claim::new(path)?, trace, format, origin_ns)
+    }
 
-        let index_path = path.join("index");
-        rustix::fs::mkdirat(&*directory, "index", Mode::RWXU)
-            .map_err(|e| Error::io("cannot create the index directory", &index_path, e))?;
-        made.0.push(index_path.clone());
-        let index = open_directory(&index_path).map_err(|e| Error::io("cannot open the index directory", &index_path, e))?;
-
+    pub(crate) fn within(claim: Claim, trace: &ctf::Trace, format: Format, origin_ns: Option<u64>) -> Result<Directory> {
+        let Claim { path, directory, index, mut made } = claim;
         let file = path.join("metadata");
         let metadata =
             create_file(&directory, "metadata").map_err(|e| Error::io("cannot create the metadata of the trace", &file, e))?;
@@ -157,6 +150,66 @@ impl Directory {
     }
 }
 
+/// The place of a trace that is to be made, which nobody else can take: its directory, with that of the indexes as the sign. Until it is
+/// [used](Directory::within), dropping it removes what was made.
+pub(crate) struct Claim {
+    path: PathBuf,
+    directory: OwnFile,
+    index: OwnFile,
+    made: Made,
+}
+
+const TAKEN: &str = "it exists already and is not empty";
+
+impl Claim {
+    /// Makes the directory and its parents, or takes an existing one that is empty.
+    pub(crate) fn new(path: &Path) -> Result<Claim> {
+        let cannot = |e: io::Error| Error::io("cannot create the trace directory", path, e);
+        let path = std::path::absolute(path).map_err(cannot)?;
+        let mut made = Made(Vec::new());
+        made.trace_directory(&path).map_err(cannot)?;
+        let directory = open_directory(&path).map_err(cannot)?;
+        let index_path = path.join("index");
+        match rustix::fs::mkdirat(&*directory, "index", Mode::RWXU) {
+            Ok(()) => made.0.push(index_path.clone()),
+            // Another process found it empty at the same moment, and was faster.
+            Err(rustix::io::Errno::EXIST) => return Err(cannot(io::Error::new(io::ErrorKind::AlreadyExists, TAKEN))),
+            Err(error) => return Err(Error::io("cannot create the index directory", &index_path, error)),
+        }
+        let index = open_directory(&index_path).map_err(|e| Error::io("cannot open the index directory", &index_path, e))?;
+        Ok(Claim { path, directory, index, made })
+    }
+
+    /// Returns the error that [`new`](Self::new) would where something lies there.
+    pub(crate) fn check_free(path: &Path) -> Result<()> {
+        if path.exists() {
+            return Err(Error::io(
+                "cannot create the trace directory",
+                path,
+                io::Error::new(io::ErrorKind::AlreadyExists, TAKEN),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes the first of `paths` that is free: by making it, since others look for a place at the same moment.
+    pub(crate) fn first<T>(paths: impl IntoIterator<Item = PathBuf>, claim: impl Fn(&Path) -> Result<T>) -> Result<(PathBuf, T)> {
+        let mut paths = paths.into_iter().peekable();
+        loop {
+            let path = paths.next().unwrap_or_default();
+            match claim(&path) {
+                Err(error) if error.is_taken() && paths.peek().is_some() => {}
+                claimed => return Ok((path, claimed?)),
+            }
+        }
+    }
+}
+
+/// `path(0)`, `path(1)` and so on: names for [`Claim::first`].
+pub(crate) fn numbered(path: impl Fn(u32) -> PathBuf) -> impl Iterator<Item = PathBuf> {
+    (0..1000).map(path)
+}
+
 /// What was made so far. Dropping it removes that, the last first.
 struct Made(Vec<PathBuf>);
 
@@ -172,7 +225,7 @@ impl Made {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) => self.0.push(path.to_owned()),
             Err(rustix::io::Errno::EXIST) if fs::read_dir(path)?.next().is_some() => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists already and is not empty"));
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, TAKEN));
             }
             Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error.into()),

@@ -12,9 +12,9 @@ use crate::error::{Error, Kind, Result};
 use crate::journal::{Journal, Origin};
 use crate::keep::Kept;
 use crate::metadata;
-use crate::output::deferred::{Deferred, Make};
+use crate::output::deferred::Deferred;
 use crate::output::rotation::Rotated;
-use crate::output::{Directory, Elsewhere, Sink};
+use crate::output::{self, Claim, Directory, Elsewhere, Sink};
 use crate::print::Printer;
 use crate::process::{self, Process};
 use crate::rcu::lock;
@@ -203,11 +203,22 @@ impl Recording {
         let trace = metadata::trace(process, &builder.name, uuid, header, builder.context);
         write_identity(&core, process, &uuid);
         let origin_ns = if plan.clock == ClockKind::None { 0 } else { process.clock.now_ns() };
-        let path = match &builder.output {
-            Output::Print | Output::Trigger(_) => None,
-            Output::Elsewhere(path) => path.clone(),
-            Output::Directory(path) => Some(path.clone()),
-            Output::Default => Some(default_path(&builder.name)),
+        let take: fn(&Path) -> Result<Claim> = if builder.rotation.is_wanted() { Rotated::claim } else { Claim::new };
+        // A followed child makes nothing yet. Its number is in the name, which is nobody else's.
+        let claim = |path: &Path| match builder.heir {
+            Some(_) => Claim::check_free(path).map(|()| None),
+            None => take(path).map(Some),
+        };
+        let place = match &builder.output {
+            Output::Print | Output::Trigger(_) | Output::Elsewhere(_) => None,
+            Output::Directory(path) => Some((path.clone(), claim(path)?)),
+            Output::Shared(path) => Some(Claim::first(output::numbered(shared_path(path)), claim)?),
+            Output::Default => Some(Claim::first(output::numbered(default_path(&builder.name)), claim)?),
+        };
+        let path = match (&place, &builder.output) {
+            (Some((path, _)), _) => Some(path.clone()),
+            (_, Output::Elsewhere(path)) => path.clone(),
+            _ => None,
         };
         let journal = storage.journal.try_clone().map_err(|e| Error::io("cannot use", storage.journal_path(), e))?;
         let snapshots = builder.overwrite.then(|| snapshot::directory_of(&builder.name, path.as_deref()));
@@ -215,20 +226,23 @@ impl Recording {
         let is_mapped = !matches!(builder.output, Output::Trigger(_));
         let mut journal = Journal::new(journal, &storage.journal_path(), &trace, &origin, is_mapped)?;
         let is_elsewhere = matches!(builder.output, Output::Elsewhere(_));
-        let sink: Box<dyn Sink> = match (&path, &builder.output) {
+        let sink: Box<dyn Sink> = match (place, &builder.output) {
             (_, Output::Elsewhere(_)) => Box::new(Elsewhere::default()),
             (None, Output::Trigger(source)) => Box::new(Follower::new(source.clone(), &trace)?),
             (None, _) => Box::new(Printer::new(&trace)?),
-            (Some(path), _) => {
-                let (path, format, rotation, trace) = (path.clone(), builder.format, builder.rotation, trace.clone());
-                let make: Make = Box::new(move || {
+            (Some((path, claim)), _) => {
+                let (format, rotation, trace, own) = (builder.format, builder.rotation, trace.clone(), path.clone());
+                let make = move |claim| -> Result<Box<dyn Sink>> {
                     Ok(if rotation.is_wanted() {
-                        Box::new(Rotated::create(&path, &trace, format, origin_ns, rotation)?)
+                        Box::new(Rotated::create((&own, claim), &trace, format, origin_ns, rotation)?)
                     } else {
-                        Box::new(Directory::create(&path, &trace, format, Some(origin_ns))?)
+                        Box::new(Directory::within(claim, &trace, format, Some(origin_ns))?)
                     })
-                });
-                if builder.heir.is_some() { Box::new(Deferred::new(make)) } else { make()? }
+                };
+                match claim {
+                    Some(claim) => make(claim)?,
+                    None => Box::new(Deferred::new(Box::new(move || make(take(&path)?)))),
+                }
             }
         };
         let reader =
@@ -737,13 +751,22 @@ fn uuid() -> [u8; 16] {
     uuid
 }
 
-/// `./NAME-TIME.ringtrace`, with a number where that exists. The default session goes by the program's name.
-fn default_path(name: &str) -> PathBuf {
-    let program = process::session_name();
-    let name = if name == crate::environment::SESSION_NAME { &program } else { name };
+/// `./NAME-TIME.ringtrace`, with a number where that is taken. The default session goes by the program's name.
+fn default_path(name: &str) -> impl Fn(u32) -> PathBuf {
+    let name = if name == crate::environment::SESSION_NAME { process::session_name() } else { name.to_owned() };
     let stamp = sys::local_time_stamp();
-    let path = |n: u32| {
-        PathBuf::from(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") })
-    };
-    (0..1000).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1000))
+    move |n| PathBuf::from(if n == 0 { format!("{name}-{stamp}.ringtrace") } else { format!("{name}-{stamp}-{n}.ringtrace") })
+}
+
+/// `DIR`; where that is taken, `DIR-PID`, and then with a number.
+fn shared_path(path: &Path) -> impl Fn(u32) -> PathBuf {
+    move |n| {
+        let mut name = path.as_os_str().to_owned();
+        match n {
+            0 => {}
+            1 => name.push(format!("-{}", std::process::id())),
+            _ => name.push(format!("-{}-{}", std::process::id(), n - 1)),
+        }
+        name.into()
+    }
 }

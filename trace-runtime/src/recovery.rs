@@ -26,7 +26,7 @@ use crate::external;
 use crate::journal;
 use crate::metadata;
 use crate::output::rotation::{self, Rotated};
-use crate::output::{Directory, Sink};
+use crate::output::{self, Claim, Directory, Sink};
 use crate::process;
 use crate::ring_buffer::{Holder, Losses, Mode, Purpose, Reader, STALE_NS};
 use crate::snapshot;
@@ -39,6 +39,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trace_control::place::{self, Image, ImageName};
+use trace_ctf::metadata::Format;
 use trace_ctf::schema as ctf;
 
 /// What a process that has ended left of one session.
@@ -227,9 +228,15 @@ impl Remains {
         // Of what was held back, nobody knows any more which keys would have been kept: all of it becomes a trace beside the other.
         let is_not_kept = |class: &trace_ctf::schema::EventClass| class.name == metadata::NOT_KEPT;
         let is_undecided = reader.settings().mode == Mode::Discard && journal.schema.events().iter().any(is_not_kept);
+        let mut place = None;
+        let mut free = |names: &dyn Fn(u32) -> PathBuf| -> Result<PathBuf> {
+            let (path, claim) = Claim::first(output::numbered(names), Claim::new)?;
+            place = Some(claim);
+            Ok(path)
+        };
         let path = match (output, written) {
             (Some(output), _) if is_undecided => output.to_owned(),
-            (None, Some(written)) if is_undecided => beside(&written),
+            (None, Some(written)) if is_undecided => free(&beside(&written))?,
             (Some(output), written) => {
                 if let Some(written) = written.filter(|w| w.exists()) {
                     copy(&written, output).map_err(|e| Error::io("cannot copy the trace to", output, e))?;
@@ -237,10 +244,14 @@ impl Remains {
                 output.to_owned()
             }
             (None, Some(written)) => written,
-            (None, None) => new_trace(&journal.schema.trace),
+            (None, None) => free(&new_trace(&journal.schema.trace))?,
         };
         let (schema, origin) = (&journal.schema, &journal.origin);
-        let (sink, cut): (Box<dyn Sink>, u64) = if rotation::numbers(&path).is_empty() {
+        let (sink, cut): (Box<dyn Sink>, u64) = if let Some(claim) = place {
+            let mut directory = Directory::within(claim, &schema.trace, Format::default(), Some(origin.begun_ns))?;
+            directory.describe(schema.events())?;
+            (Box::new(directory), 0)
+        } else if rotation::numbers(&path).is_empty() {
             let (directory, cut) = Directory::resume(&path, schema, origin.begun_ns)?;
             (Box::new(directory), cut)
         } else {
@@ -341,16 +352,15 @@ fn use_of(rings: Option<&Reader>, image: Option<ImageName>, in_use: Option<bool>
 }
 
 /// `TRACE-undecided`, with a number where that exists.
-fn beside(written: &Path) -> PathBuf {
-    let named = |n: u32| {
+fn beside(written: &Path) -> impl Fn(u32) -> PathBuf {
+    move |n| {
         let mut name = written.as_os_str().to_owned();
         name.push("-undecided");
         if n > 0 {
             name.push(format!("-{n}"));
         }
         PathBuf::from(name)
-    };
-    (0..1000).map(named).find(|path| !path.exists()).unwrap_or_else(|| named(1000))
+    }
 }
 
 /// `SESSION-PID`, as the environment of the trace says. Of what stands there, only what can be in a file's name.
@@ -365,10 +375,9 @@ fn name(trace: &ctf::Trace) -> String {
 }
 
 /// `SESSION-PID.ringtrace` here, with a number where that exists.
-fn new_trace(trace: &ctf::Trace) -> PathBuf {
+fn new_trace(trace: &ctf::Trace) -> impl Fn(u32) -> PathBuf {
     let name = name(trace);
-    let path = |n: u32| PathBuf::from(if n == 0 { format!("{name}.ringtrace") } else { format!("{name}-{n}.ringtrace") });
-    (0..1000).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1000))
+    move |n| PathBuf::from(if n == 0 { format!("{name}.ringtrace") } else { format!("{name}-{n}.ringtrace") })
 }
 
 /// Copies a trace directory, without its indexes, which are made anew, into a new or empty one.

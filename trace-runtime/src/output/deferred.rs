@@ -7,7 +7,7 @@ use crate::transfer::Told;
 use trace_ctf::schema as ctf;
 
 /// Makes the output.
-pub(crate) type Make = Box<dyn Fn() -> Result<Box<dyn Sink>> + Send>;
+type Make = Box<dyn Fn() -> Result<Box<dyn Sink>> + Send>;
 
 pub(crate) struct Deferred {
     make: Make,

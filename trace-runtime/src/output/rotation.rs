@@ -9,7 +9,7 @@
 //! A packet lies in one of them, so no event is in none or in two. Losses are told in that whose packets follow them: each
 //! trace counts from its beginning. What the ones before told is in its `index/earlier`, for recovery.
 
-use super::{Directory, Packet, Sink, StreamId};
+use super::{Claim, Directory, Packet, Sink, StreamId, TAKEN};
 use crate::error::{Error, Result};
 use crate::metadata;
 use crate::sys;
@@ -99,13 +99,25 @@ fn numbered(trace: &ctf::Trace, number: u32) -> ctf::Trace {
 }
 
 impl Rotated {
-    pub(crate) fn create(root: &Path, trace: &ctf::Trace, format: Format, begun_ns: u64, rotation: Rotation) -> Result<Rotated> {
+    /// Takes the place of a recording: that of its first trace.
+    pub(crate) fn claim(root: &Path) -> Result<Claim> {
+        let cannot = |e: io::Error| Error::io("cannot create the directory of the traces", root, e);
+        if std::fs::read_dir(root).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(cannot(io::Error::new(io::ErrorKind::AlreadyExists, TAKEN)));
+        }
+        Claim::new(&place(root, 1))
+    }
+
+    pub(crate) fn create(
+        (root, claim): (&Path, Claim),
+        trace: &ctf::Trace,
+        format: Format,
+        begun_ns: u64,
+        rotation: Rotation,
+    ) -> Result<Rotated> {
         let cannot = |e: io::Error| Error::io("cannot create the directory of the traces", root, e);
         let root = std::path::absolute(root).map_err(cannot)?;
-        if std::fs::read_dir(&root).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(cannot(io::Error::new(io::ErrorKind::AlreadyExists, "it exists already and is not empty")));
-        }
-        let current = Directory::create(&place(&root, 1), &numbered(trace, 1), format, Some(begun_ns))?;
+        let current = Directory::within(claim, &numbered(trace, 1), format, Some(begun_ns))?;
         Ok(Rotated::new(root, trace, format, rotation, 1, current))
     }
 
