@@ -5,7 +5,9 @@ mod common;
 use common::{SetOnDrop, alone, read_by_both};
 use ringtrace::{Context, Receipt, Session, tracepoint};
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[tracepoint(record)]
@@ -139,4 +141,57 @@ fn a_session_that_is_no_flight_recorder_says_so() {
     let refused = session.snapshot("why not").expect_err("discard mode").to_string();
     assert!(refused.contains("`plain` is no flight recorder"), "{refused}");
     assert!(!directory.path().join("plain.snapshots").exists());
+}
+
+const SHARED: &str = "processes_leave_each_others_snapshots_alone";
+
+/// Takes so many snapshots for each line of the input.
+fn take_as_told() {
+    let output = format!("trace-{}", std::process::id());
+    let session = Session::builder("flight").enable("snapshot:*").overwrite().memory(1 << 20).output(output).start();
+    let session = session.expect("a session");
+    for line in std::io::stdin().lines() {
+        let snapshots: u64 = line.expect("text").parse().expect("a number");
+        for number in 0..snapshots {
+            counted(0, number);
+            session.snapshot("shared").expect("a snapshot");
+        }
+        println!("taken {snapshots}");
+    }
+}
+
+#[test]
+fn processes_leave_each_others_snapshots_alone() {
+    if common::is_child(SHARED) {
+        return take_as_told();
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = || {
+        let mut command = common::child(SHARED);
+        command.current_dir(directory.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("the child starts");
+        let lines = BufReader::new(process.stdout.take().expect("its output")).lines();
+        (process, lines)
+    };
+    let take = |(process, lines): &mut (std::process::Child, std::io::Lines<BufReader<ChildStdout>>), snapshots: u64| {
+        writeln!(process.stdin.as_mut().expect("its input"), "{snapshots}").expect("it listens");
+        let taken = format!("taken {snapshots}");
+        assert!(lines.any(|line| line.expect("text").ends_with(&taken)), "it has ended");
+    };
+    let left = || std::fs::read_dir(directory.path().join("flight.snapshots")).expect("it is there").count();
+    let mut both = [start(), start()];
+    both.iter_mut().for_each(|one| take(one, 8));
+    assert_eq!(left(), 16, "each has its own");
+    both.iter_mut().for_each(|one| take(one, 4));
+    assert_eq!(left(), 20, "each keeps its newest ten");
+    for (mut process, _) in both {
+        drop(process.stdin.take());
+        assert!(process.wait().expect("it ends").success());
+    }
+    // What those left that are gone is bounded with its own.
+    let mut third = start();
+    take(&mut third, 3);
+    assert_eq!(left(), 10);
+    drop(third.0.stdin.take());
+    assert!(third.0.wait().expect("it ends").success());
 }

@@ -144,6 +144,13 @@ impl Directory {
         Ok(Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: false, grows: true })
     }
 
+    /// Puts a file beside those of the trace that readers pass over: its name begins with a dot.
+    pub(crate) fn put(&mut self, name: &str, content: &[u8]) -> Result<()> {
+        let directory = self.directory.file();
+        let written = directory.and_then(|d| create_file(d, name)).and_then(|mut f| f.write(|f| f.write_all_at(content, 0)));
+        written.map_err(|source| Kind::Output { path: self.path.join(name), source }.into())
+    }
+
     /// It is written in one go, so allocating ahead is of no use.
     pub(crate) fn at_once(self) -> Directory {
         Directory { grows: false, ..self }

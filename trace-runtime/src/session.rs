@@ -104,7 +104,7 @@ impl Session {
     /// writers go on. Nothing is stopped, switched or consumed; the same events are in the next snapshot too.
     ///
     /// It lies beside the session's trace, in `SESSION.snapshots/TIME-REASON.ringtrace`, and is complete as soon as it has that
-    /// name. The newest ten are kept, or as many as [`Builder::keep`](crate::Builder::keep) says.
+    /// name. The newest ten of this process are kept, or as many as [`Builder::keep`](crate::Builder::keep) says.
     ///
     /// # Errors
     ///

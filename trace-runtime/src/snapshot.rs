@@ -7,22 +7,25 @@
 //! beside the session's trace:   SESSION.snapshots/TIME-REASON.ringtrace
 //! ```
 //!
-//! A snapshot is written under another name and renamed when it is complete. The newest are kept. What a killed process had not
-//! completed is removed by [recovery](crate::recovery).
+//! A snapshot is written under another name and renamed when it is complete. Processes of one program share the directory, and a file in
+//! each snapshot says whose it is: the newest are kept of a process's own and of those whose process is gone. What another process
+//! that lives has made is left alone. What a killed process had not completed is removed by [recovery](crate::recovery).
 
 use crate::consumer::{self, Request};
 use crate::error::{Error, Kind, Result};
 use crate::keep::{self, NotKept, Sieve, Tally};
 use crate::metadata;
 use crate::output::{Directory, Packet, Sink, StreamId};
-use crate::process;
+use crate::process::{self, Process};
 use crate::rcu::lock;
 use crate::recording::Recording;
+use crate::recovery;
 use crate::ring_buffer::{Mode, Purpose};
 use crate::state;
 use crate::sys;
 use crate::transfer::{Front, Span, Told, Transfer};
 use rustix::fs::{CWD, RenameFlags};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -130,6 +133,7 @@ impl Recording {
         let unfinished = Unfinished::new(&parent);
         let mut directory = Directory::create(&unfinished.0, &trace, self.builder.format, None)?.at_once();
         directory.describe(&classes)?;
+        directory.put(OWNER, Owner::own(self.process).to_string().as_bytes())?;
         let tally = Arc::new(Mutex::new(Tally::default()));
         let sink: Box<dyn Sink> = match keeps {
             true => Box::new(Sieve::new(Box::new(directory), self.kept.clone(), &trace, &classes, Some(tally.clone()))?),
@@ -190,7 +194,7 @@ impl Recording {
         };
         drop(transfer);
         let path = unfinished.finish(&parent, wanted.reason)?;
-        keep_newest(&parent, wanted.keep);
+        keep_newest(&parent, wanted.keep, &Owner::own(self.process));
         Ok(Receipt { path, ..receipt })
     }
 
@@ -275,11 +279,53 @@ fn word(reason: &str) -> String {
     if word.is_empty() { word } else { format!("-{}", word.trim_end_matches('-')) }
 }
 
-/// Removes the oldest snapshots.
-fn keep_newest(parent: &Path, keep: usize) {
+/// Name of the file in a snapshot that says whose it is.
+const OWNER: &str = ".owner";
+
+/// The process that made a snapshot.
+#[derive(Debug, PartialEq, Eq)]
+struct Owner {
+    image: ImageName,
+    /// Of process IDs.
+    namespace: u64,
+    boot: u64,
+    host: String,
+}
+
+impl Owner {
+    fn own(process: &Process) -> Owner {
+        let (namespace, boot) = (sys::pid_namespace(), recovery::boot_word(&process.boot_id));
+        Owner { image: process::image_name(), namespace, boot, host: process.host.clone() }
+    }
+
+    fn of(snapshot: &Path) -> Option<Owner> {
+        let text = fs::read_to_string(snapshot.join(OWNER)).ok()?;
+        let mut words = text.split(' ');
+        let image = words.next()?.parse().ok()?;
+        let mut number = || words.next()?.parse().ok();
+        Some(Owner { image, namespace: number()?, boot: number()?, host: words.collect::<Vec<_>>().join(" ") })
+    }
+
+    /// Whether it has ended, as far as this process can know: of another container, or of another machine, it cannot.
+    fn is_gone(&self, own: &Owner) -> bool {
+        let is_of_earlier_boot = self.boot != own.boot;
+        self.host == own.host && (is_of_earlier_boot || self.namespace == own.namespace && !self.image.is_running())
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.image, self.namespace, self.boot, self.host)
+    }
+}
+
+/// Removes the oldest snapshots of this process, and of those that are gone.
+fn keep_newest(parent: &Path, keep: usize, own: &Owner) {
     let is_snapshot = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        path.extension().is_some_and(|e| e == "ringtrace") && name.starts_with(|c: char| c.is_ascii_digit())
+        path.extension().is_some_and(|e| e == "ringtrace")
+            && name.starts_with(|c: char| c.is_ascii_digit())
+            && Owner::of(path).is_some_and(|owner| owner == *own || owner.is_gone(own))
     };
     let entries = fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found: Vec<PathBuf> = entries.filter(is_snapshot).collect();
