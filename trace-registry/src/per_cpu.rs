@@ -35,6 +35,7 @@ impl core::fmt::Debug for PerCpu {
 impl PerCpu {
     /// Makes counters for CPUs below `cpus`, at least one. On others, threads add to those of CPU 0.
     pub fn new(cpus: u32) -> PerCpu {
+        sys::init(); // SYS-2: sequences need to know where the thread's area is
         PerCpu { lines: (0..cpus.max(1)).map(|_| Line::default()).collect() }
     }
 
