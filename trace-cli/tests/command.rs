@@ -291,7 +291,7 @@ fn traces_without_a_clock_have_no_times_to_choose_by() {
     let shown = run(&["view", "--columns", "time,n", "a"], here.path());
     assert_eq!(text(&shown.stdout), "-\t1\n-\t2\n");
     assert!(text(&run(&["stats", "a"], here.path()).stdout).contains("in 1 stream\n"));
-    for times in [["--from", "+1s"], ["--to", "2026-01-31 14:05:09"]] {
+    for times in [["--from", "+1s"], ["--until", "2026-01-31 14:05:09"]] {
         let refused = run(&[&["view", "a"], &times[..]].concat(), here.path());
         assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("no clock"), "{}", text(&refused.stderr));
     }
@@ -321,7 +321,7 @@ fn where_nothing_matches_it_is_said_what_could() {
     recorded(here.path(), "a.ringtrace", 7);
     let told = |arguments: &[&str]| text(&run(arguments, here.path()).stderr);
     let times =
-        [["--from", "+999h"], ["--to", "2020-01-01 00:00:00"]].map(|times| told(&[&["view", "--utc"], &times[..]].concat()));
+        [["--from", "+999h"], ["--until", "2020-01-01 00:00:00"]].map(|times| told(&[&["view", "--utc"], &times[..]].concat()));
     for told in times {
         let (_, told) = told.split_once("no event lies between these times: they go from 2023-11-14 22:1").unwrap();
         assert!(told.contains(" to 2023-11-14 22:1") && told.contains("; +1s means a second after the first one\n"), "{told}");

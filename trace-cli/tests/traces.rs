@@ -44,14 +44,30 @@ fn fail(arguments: &[&str], code: i32, phrases: &[&str], directory: &Path) {
 }
 
 #[test]
+fn times_have_the_same_names_in_every_verb() {
+    let here = tempfile::tempdir().unwrap();
+    let verbs = succeed(&["--help"], here.path());
+    let verbs = verbs.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|verb| !verb.is_empty()));
+    let helps = verbs
+        .filter(|verb| verb.bytes().all(|byte| byte.is_ascii_lowercase()))
+        .map(|verb| text(&run(&[verb, "--help"], here.path()).stdout));
+    let with_times: Vec<String> = helps.filter(|help| help.contains("--from <TIME>")).collect();
+    assert!(with_times.len() >= 9, "{}", with_times.len());
+    for help in with_times {
+        assert!(help.contains("--until <TIME>") && !help.contains("--to <TIME>"), "{help}");
+    }
+}
+
+#[test]
 fn view_takes_times_names_and_expressions() {
     let (here, events) = here();
     let here = here.path();
     let count = |arguments: &[&str]| succeed(&[&["view"], arguments].concat(), here).lines().count() as u64;
     assert_eq!(count(&[]), events);
     assert_eq!(count(&["--from", "22:13:20.010"]), events - 2 - 2 * 3 * 10);
-    assert_eq!(count(&["--to", "+10ms"]), 2 + 2 * 3 * 10);
-    assert_eq!(count(&["--from", "2023-11-14T22:13:20.010Z", "--to", "1700000000.020"]), 2 * 3 * 10);
+    assert_eq!(count(&["--until", "+10ms"]), 2 + 2 * 3 * 10);
+    assert_eq!(count(&["--to", "+10ms"]), 2 + 2 * 3 * 10, "as it was");
+    assert_eq!(count(&["--from", "2023-11-14T22:13:20.010Z", "--until", "1700000000.020"]), 2 * 3 * 10);
     assert_eq!(count(&["--event", "*_begin", "--event", "request_end"]), 4 * REQUESTS);
     assert_eq!(count(&["--if", "status == 500"]), 2);
     assert_eq!(count(&["--if", "path ~ \"/s*\" && $ctx.vtid == 4202"]), 10);
@@ -72,7 +88,7 @@ fn view_takes_times_names_and_expressions() {
     fail(&["view", "--if", "byte > 4"], 1, &["no field is called `byte`", "did you mean"], here);
     fail(&["view", "--columns", "sttus"], 1, &["no such field", "did you mean status?", "the fields are: id, path"], here);
     fail(&["view", "--from", "soon"], 1, &["soon: no time", "+250ms"], here);
-    fail(&["view", "--from", "+2s", "--to", "+1s"], 1, &["nothing lies between"], here);
+    fail(&["view", "--from", "+2s", "--until", "+1s"], 1, &["nothing lies between"], here);
 }
 
 #[test]
@@ -177,7 +193,7 @@ fn latencies_are_those_that_were_written() {
         assert_eq!(slowest[1]["thread"], "worker-1");
         assert_eq!(latency["unpaired"], serde_json::json!({ "a": 0, "b": 0, "open": 0, "forgotten": 0, "without_field": 0 }));
     }
-    let latency = &json(&["latency", "request_begin", "request_end", "--to", "+100us"], here)[0];
+    let latency = &json(&["latency", "request_begin", "request_end", "--until", "+100us"], here)[0];
     assert_eq!(latency["unpaired"]["open"], 2);
     // From one event to the next of its kind.
     let every = &json(&["latency", "request_begin", "request_begin"], here)[0];

@@ -50,7 +50,7 @@ fn a_part_is_what_was_asked_for() {
     let here = here.path();
     sample::write(&here.join("shop"), Variation { discarded: 3, ..Variation::default() });
     assert_eq!(agrees("shop", &[], here), 300);
-    assert_eq!(agrees("shop", &["--from", "22:13:20.010", "--to", "22:13:20.030"], here), 120);
+    assert_eq!(agrees("shop", &["--from", "22:13:20.010", "--until", "22:13:20.030"], here), 120);
     assert_eq!(agrees("shop", &["--event", "*request*"], here), 200);
     assert_eq!(agrees("shop", &["--if", "outcome == \"MISS\""], here), 10);
     let stats = |directory: &str| -> serde_json::Value {
@@ -77,7 +77,7 @@ fn short_time_stamps_survive_gaps() {
         let events = write_trace(&here.join(&whole), &schema, 3, 8, seed);
         assert_eq!(agrees(&whole, &[], here) as u64, events);
         assert!(agrees(&whole, &["--event", "app:event1*"], here) > 0);
-        agrees(&whole, &["--from", "+100ms", "--to", "+9s"], here);
+        agrees(&whole, &["--from", "+100ms", "--until", "+9s"], here);
     }
 }
 

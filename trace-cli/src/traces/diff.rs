@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     wanted: Wanted,
 
     /// Only events before a time.
-    #[arg(long, value_name = "TIME", help_heading = "Which events")]
+    #[arg(long = "until", alias = "to", value_name = "TIME", help_heading = "Which events")]
     to: Option<String>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Source {
     pub(super) wanted: Wanted,
 
     /// Only events before a time.
-    #[arg(long, value_name = "TIME", help_heading = "Which events")]
+    #[arg(long = "until", alias = "to", value_name = "TIME", help_heading = "Which events")]
     to: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct SourceOption {
     pub(super) wanted: Wanted,
 
     /// Only events before a time.
-    #[arg(long, value_name = "TIME", help_heading = "Which events")]
+    #[arg(long = "until", alias = "to", value_name = "TIME", help_heading = "Which events")]
     to: Option<String>,
 }
 

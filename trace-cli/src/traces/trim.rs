@@ -21,7 +21,7 @@ use crate::failure::Failure;
 /// Records are copied as they are, and what was lost between them is told as before. Names of threads stay. For traces whose
 /// packets are those of this tracer and of LTTng-UST.
 ///
-/// Example: ringtrace trim shop.ringtrace -o incident.ringtrace --from 14:05:09 --to 14:05:12
+/// Example: ringtrace trim shop.ringtrace -o incident.ringtrace --from 14:05:09 --until 14:05:12
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the trace, or one above several.
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     wanted: Wanted,
 
     /// Only events before a time.
-    #[arg(long, value_name = "TIME", help_heading = "Which events")]
+    #[arg(long = "until", alias = "to", value_name = "TIME", help_heading = "Which events")]
     to: Option<String>,
 }
 
