@@ -114,6 +114,48 @@ fn snapshots_under_load_have_no_holes_but_those_they_state() {
     });
 }
 
+#[test]
+fn each_stream_begins_when_it_is_whole() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().expect("a directory");
+    let session = flight_recorder(directory.path(), 4 << 20);
+    // A few events of one thread, and several laps of another; where there is one CPU only, both lie in one ring.
+    let on = |thread, numbers: std::ops::Range<u64>| {
+        let writer = move || {
+            stay_on_a_cpu(thread);
+            numbers.for_each(|number| counted(thread, number));
+        };
+        std::thread::spawn(writer).join().expect("it ends");
+    };
+    on(0, 0..10);
+    let begun = std::time::Instant::now();
+    on(1, 0..1_000_000);
+    let took = begun.elapsed();
+    on(0, 10..20);
+    let begins = |receipt: &Receipt| -> BTreeMap<u64, u64> {
+        let trace = trace_ctf::reader::Trace::open(&receipt.path).expect("a trace");
+        let rings = trace.streams().iter().filter(|stream| stream.class_id() == 0);
+        let begin = |stream| trace.packets(stream).next_header().expect("a packet").expect("its header").info;
+        rings.map(begin).map(|info| (info.cpu_id.expect("a CPU"), info.timestamp_begin.expect("a time"))).collect()
+    };
+    let receipt = session.snapshot("").expect("a snapshot");
+    let of = begins(&receipt);
+    assert!(receipt.rings.iter().any(|ring| ring.was_lapped), "{receipt:?}");
+    for ring in &receipt.rings {
+        let begin = of[&u64::from(ring.cpu.expect("a ring"))];
+        // One that lacks nothing is whole from the beginning of the session, before its first event.
+        assert!(if ring.was_lapped { begin == ring.begin_ns } else { begin < ring.begin_ns }, "{begin} {ring:?}");
+    }
+    // Of the last moment, a ring has only what is not older: it is whole from then on, whether it has something or not.
+    let recent = begins(&session.snapshot_last(took / 2, "").expect("a snapshot"));
+    assert_eq!(recent.keys().collect::<Vec<_>>(), of.keys().collect::<Vec<_>>());
+    let latest = receipt.rings.iter().map(|ring| ring.begin_ns).max();
+    let at_once = begins(&session.snapshot_last(std::time::Duration::from_nanos(1), "").expect("a snapshot"));
+    let ends: BTreeMap<u64, u64> = receipt.rings.iter().map(|ring| (u64::from(ring.cpu.expect("a ring")), ring.end_ns)).collect();
+    assert!(at_once == ends && ends.values().copied().min() > latest, "{at_once:?} {receipt:?}");
+    read_by_both(&receipt.path);
+}
+
 /// Snapshots under load: 20, or as many as `RINGTRACE_SNAPSHOTS` says.
 fn rounds() -> usize {
     std::env::var("RINGTRACE_SNAPSHOTS").map_or(20, |rounds| rounds.parse().expect("a number"))

@@ -7,6 +7,7 @@
 //! | read all events of one or several traces in the order of time | [`Trace::merge`], [`Merge::new`] |
 //! | read those of some time, or of some classes | [`Merge::select`] with a [`Selection`] |
 //! | read one stream packet by packet | [`Trace::packets`], [`Packet::events`] |
+//! | know what a stream lacks before it is read | [`Packets::next_header`] |
 //! | read one field of many events | [`Field::find`], [`Event::get`] |
 //! | read every field | [`Event::visit`], or [`Event::value`] where there is no hurry |
 //! | read packets on all cores, in any order | [`parallel::fold`] |
@@ -74,6 +75,6 @@ pub use field::{Field, Scalar};
 pub(crate) use field::{parts, path};
 pub use merge::{Entry, Merge, Selection};
 pub use packet::{Event, Events, Packet, PacketInfo, Scope};
-pub use stream::{Loss, LossKind, Packets};
+pub use stream::{Header, Loss, LossKind, Packets};
 pub use trace::{Decoder, Stream, Trace, discover};
 pub use value::{Long, Value};

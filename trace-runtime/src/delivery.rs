@@ -30,6 +30,8 @@ pub(crate) struct Delivery {
     /// What snapshots are described by.
     trace: ctf::Trace,
     classes: Classes,
+    /// When recording began, in ns of the trace's clock.
+    pub(crate) origin_ns: u64,
     failure: Failure,
     /// Another process consumes the rings, and this one does not.
     is_elsewhere: bool,
@@ -82,6 +84,7 @@ impl Delivery {
             transfer: transfer.with_classes(classes.clone()),
             trace,
             classes,
+            origin_ns: 0,
             failure: Failure::default(),
             is_elsewhere: false,
             names: Vec::new(),

@@ -255,6 +255,7 @@ impl Recording {
         journal.describe(&first)?;
         let classes = Classes::new(Mutex::new(first));
         let mut delivery = Delivery::new(reader, trace, has_names, sink, classes.clone());
+        delivery.origin_ns = origin_ns;
         if is_elsewhere {
             delivery.leave_to_others();
         }

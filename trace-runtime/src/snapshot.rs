@@ -7,6 +7,9 @@
 //! beside the session's trace:   SESSION.snapshots/TIME-REASON.ringtrace
 //! ```
 //!
+//! Each stream begins with an empty packet of the time from which it is whole: when recording began, or when its first packet
+//! does, if older ones were overwritten or lie before what was asked for. The latest of these is when the trace is whole.
+//!
 //! A snapshot is written under another name and renamed when it is complete. Processes of one program share the directory, and a file in
 //! each snapshot says whose it is: the newest are kept of a process's own and of those whose process is gone. What another process
 //! that lives has made is left alone. What a killed process had not completed is removed by [recovery](crate::recovery).
@@ -123,7 +126,11 @@ impl Recording {
             }
         };
         // After the readers: the classes of whatever it finds are described (JR-1).
-        let (mut trace, classes, names) = lock(&self.delivery).description(self.process.clock.now_ns());
+        let (mut trace, classes, names, origin_ns) = {
+            let mut delivery = lock(&self.delivery);
+            let (trace, classes, names) = delivery.description(self.process.clock.now_ns());
+            (trace, classes, names, delivery.origin_ns)
+        };
         let made = state.as_ref().map_or(0, |_| self.process.clock.now_ns()); // the state is of a moment
         trace.uuid = uuid(trace.uuid, records ^ made, wanted.last);
         trace.environment.push(("snapshot_reason".to_owned(), ctf::EnvValue::String(wanted.reason.to_owned())));
@@ -140,6 +147,7 @@ impl Recording {
             false => Box::new(directory),
         };
         let mut transfer = Transfer::new(reader, Front::of(&trace), Span::Since(since_ns), sink);
+        transfer.origin_ns = Some(origin_ns);
         transfer.deliver(true, true)?;
         transfer.close(0)?;
         let lapped = (0..core.geometry().buffers).filter(|buffer| core.buffer_losses(*buffer).overwritten > 0);

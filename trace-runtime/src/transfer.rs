@@ -68,6 +68,10 @@ pub(crate) struct Transfer {
     before: BTreeMap<StreamId, u64>,
     /// Losses of earlier readers.
     earlier: BTreeMap<StreamId, u64>,
+    /// For a snapshot, when recording began: a stream of which nothing is missing is whole from there on, others from their first packet.
+    pub(crate) origin_ns: Option<u64>,
+    /// When the last packet, or record, ended that is not in the span.
+    left_out: BTreeMap<StreamId, u64>,
     /// Records of each buffer that were overwritten, as its last packet told.
     overwritten: BTreeMap<u32, u64>,
     pub(crate) sink: Box<dyn Sink>,
@@ -101,6 +105,8 @@ impl Transfer {
             told,
             before: BTreeMap::new(),
             earlier: BTreeMap::new(),
+            origin_ns: None,
+            left_out: BTreeMap::new(),
             overwritten: BTreeMap::new(),
             sink,
             classes: Classes::default(),
@@ -190,8 +196,11 @@ impl Transfer {
             Span::Whole => true,
             Span::Since(since_ns) => packet.end_ns >= since_ns && packet.records > 0,
         };
+        let stream = StreamId { class: metadata::RINGS, instance: packet.cpu };
+        if !is_wanted && packet.records > 0 {
+            self.left_out.insert(stream, packet.end_ns);
+        }
         if is_wanted {
-            let stream = StreamId { class: metadata::RINGS, instance: packet.cpu };
             let copy;
             let content = if self.is_foreign {
                 copy = packet.to_vec();
@@ -215,6 +224,9 @@ impl Transfer {
         let had = self.sink.had(packet);
         if had > 0 && had == packet.content.len() {
             return Ok(()); // its losses are told at the end
+        }
+        if !self.told.contains_key(&packet.stream) {
+            self.open(packet, extent.lost_before)?;
         }
         // A packet behind the one that ended the stream, when recording began again, may continue a sub-buffer whose last
         // record came before that end. Its own first record came later, so the later begin completes its short stamps too.
@@ -243,6 +255,15 @@ impl Transfer {
         Ok(())
     }
 
+    /// Says in a snapshot from when a stream is whole: it begins with an empty packet of that time.
+    fn open(&mut self, first: &Packet<'_>, lost_before: u64) -> Result<()> {
+        let Some(origin_ns) = self.origin_ns else { return Ok(()) };
+        let was_lapped = first.stream == FALLBACK && self.reader.fallback_was_lapped();
+        let is_whole = lost_before == 0 && !was_lapped && !self.left_out.contains_key(&first.stream);
+        let begin_ns = if is_whole { origin_ns.min(first.begin_ns) } else { first.begin_ns };
+        self.sink.deliver(&Packet { begin_ns, end_ns: begin_ns, discarded: 0, content: &[], ..*first })
+    }
+
     /// The fallback region's records become packets of a stream class of their own.
     fn deliver_fallback(&mut self, last: bool) -> Result<()> {
         let mut left = if last { usize::MAX } else { self.reader.geometry().fallback as usize };
@@ -254,6 +275,7 @@ impl Transfer {
             while content.len() < FALLBACK_PACKET {
                 let Some(record) = self.reader.next_fallback(last) else { break };
                 if matches!(self.span, Span::Since(since_ns) if record.ns < since_ns) {
+                    self.left_out.insert(FALLBACK, record.ns);
                     continue;
                 }
                 let begin = span.map_or(record.ns, |(begin, _)| begin);
@@ -291,9 +313,14 @@ impl Transfer {
             let stream = StreamId { class: metadata::RINGS, instance: cpu };
             Some((stream, cpu, self.reader.buffer_losses(buffer).total()))
         });
+        let rings = rings.collect::<Vec<_>>();
         let fallback = (FALLBACK, 0, self.told_losses(&self.reader.fallback_losses()));
-        for (stream, cpu, discarded) in rings.chain([fallback]).collect::<Vec<_>>() {
+        for (stream, cpu, discarded) in rings.into_iter().chain([fallback]) {
             let is_told = self.told.contains_key(&stream);
+            if let (Some(_), false, Some(&end_ns)) = (self.origin_ns, is_told, self.left_out.get(&stream)) {
+                // All of it lies before the span: without a word it would be taken for a stream that never had an event.
+                self.sink.deliver(&Packet { stream, cpu, begin_ns: end_ns, end_ns, discarded: 0, content: &[] })?;
+            }
             // What was lost after a span is not of it.
             let discarded = if self.span == Span::Whole || stream == FALLBACK { discarded } else { 0 };
             if is_told || discarded > 0 && self.span == Span::Whole {

@@ -58,6 +58,21 @@ pub enum LossKind {
     LostPackets,
 }
 
+/// A packet without its events, see [`Packets::next_header`].
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// What the packet says about itself.
+    pub info: PacketInfo,
+    /// Nanoseconds from the Unix epoch to the packet's begin.
+    pub begin: Option<i64>,
+    /// Nanoseconds from the Unix epoch to the packet's end.
+    pub end: Option<i64>,
+    /// What was lost since the packet before it.
+    pub losses: Vec<Loss>,
+    /// Whether the file ends inside of the packet, so that some of its events are missing.
+    pub is_cut: bool,
+}
+
 /// The packets of a stream, in order, each with what was lost since the one before it.
 ///
 /// Its errors are [`Error::is_io`], [`Error::is_corrupt`], and [`Error::is_truncated`] where not even a header is whole; it ends
@@ -130,6 +145,15 @@ struct OpenFile {
     rest: Option<Rest>,
     /// The last packet, which is longer than what is left of the file, and its length.
     cut: Option<(Place, u64)>,
+}
+
+/// A packet whose header was read.
+struct Found {
+    opening: Opening,
+    place: Place,
+    /// Bytes of its content that are in the file.
+    length: u64,
+    is_cut: bool,
 }
 
 /// A packet of which a part was given.
@@ -222,12 +246,26 @@ impl Packets {
     }
 
     fn read(&mut self) -> Result<Option<Packet>> {
-        loop {
-            let Some(open) = &mut self.current else { return Ok(None) };
+        if let Some(open) = &mut self.current {
             if let Some(rest) = open.rest.take() {
                 let bytes = core::mem::take(&mut self.free);
                 return open.piece(&self.trace, rest, bytes).map(Some);
             }
+        }
+        let Some(Found { opening, place, length, .. }) = self.find()? else { return Ok(None) };
+        let Some(open) = &mut self.current else { return Ok(None) };
+        let mut bytes = core::mem::take(&mut self.free);
+        if length > PIECES_FROM {
+            return open.piece(&self.trace, Rest::new(opening, place, length), bytes).map(Some);
+        }
+        open.read(&place, 0, length, &mut bytes, 0)?;
+        Ok(Some(Packet::new(&self.trace, bytes, place, opening)))
+    }
+
+    /// Finds the next packet of the current file, by its header.
+    fn find(&mut self) -> Result<Option<Found>> {
+        loop {
+            let Some(open) = &mut self.current else { return Ok(None) };
             let left = open.length.saturating_sub(open.place.offset);
             if left == 0 {
                 let cut = open.cut.take().map(|(place, needed)| {
@@ -260,15 +298,21 @@ impl Packets {
             } else if is_early {
                 self.previous = Some((opening.info, end));
             } else {
-                let length = content.min(left);
-                let mut bytes = core::mem::take(&mut self.free);
-                if length > PIECES_FROM {
-                    return open.piece(&self.trace, Rest::new(opening, place, length), bytes).map(Some);
-                }
-                open.read(&place, 0, length, &mut bytes, 0)?;
-                return Ok(Some(Packet::new(&self.trace, bytes, place, opening)));
+                return Ok(Some(Found { opening, place, length: content.min(left), is_cut: content > left }));
             }
         }
+    }
+
+    /// The next packet without its events, of which none is read: for what is to be known of a stream before it is read.
+    ///
+    /// Not to be mixed with the iterator: of a packet that it gave in part, the rest would be left out.
+    pub fn next_header(&mut self) -> Option<Result<Header>> {
+        self.step(|packets| {
+            let Some(Found { opening, place, is_cut, .. }) = packets.find()? else { return Ok(None) };
+            let (begin, end) = opening.span();
+            let losses = packets.losses(&opening.info, (begin, end), place.stream.as_ref());
+            Ok(Some(Header { info: opening.info, begin, end, losses, is_cut }))
+        })
     }
 
     /// The end of the last packet that tells one, or the time of the last event of those that do not.
@@ -316,13 +360,34 @@ impl Packets {
         })
     }
 
-    fn losses(&mut self, packet: &Packet) -> Vec<Loss> {
-        let info = packet.info();
-        let (begin_ns, end_ns) = packet.span();
+    /// Gives what `read` finds in the current file, or in one behind it; the stream ends with an error.
+    fn step<T>(&mut self, read: impl Fn(&mut Self) -> Result<Option<T>>) -> Option<Result<T>> {
+        loop {
+            match read(self) {
+                Ok(Some(found)) => return Some(Ok(found)),
+                Ok(None) => match self.open() {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => return Some(Err(error)),
+                    None => return None,
+                },
+                Err(error) => {
+                    self.stop();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    fn losses(
+        &mut self,
+        info: &PacketInfo,
+        (begin_ns, end_ns): (Option<i64>, Option<i64>),
+        file: Option<&Arc<Path>>,
+    ) -> Vec<Loss> {
         let mut losses = Vec::new();
         let mut lose = |kind, count, begin, end| {
             let (stream_class_id, stream_instance_id) = (info.stream_class_id, info.stream_instance_id);
-            let file = packet.file().cloned();
+            let file = file.cloned();
             losses.push(Loss { kind, count, begin, end, stream_class_id, stream_instance_id, file });
         };
         let previous = self.previous.as_ref();
@@ -356,25 +421,13 @@ impl Iterator for Packets {
     type Item = Result<(Packet, Vec<Loss>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.read() {
-                // Its first piece has told them.
-                Ok(Some(packet)) if packet.is_continued() => return Some(Ok((packet, Vec::new()))),
-                Ok(Some(packet)) => {
-                    let losses = self.losses(&packet);
-                    return Some(Ok((packet, losses)));
-                }
-                Ok(None) => match self.open() {
-                    Some(Ok(())) => {}
-                    Some(Err(error)) => return Some(Err(error)),
-                    None => return None,
-                },
-                Err(error) => {
-                    self.stop();
-                    return Some(Err(error));
-                }
-            }
-        }
+        self.step(|packets| {
+            let Some(packet) = packets.read()? else { return Ok(None) };
+            // Of a packet in pieces, the first has told them.
+            let is_first = !packet.is_continued();
+            let losses = if is_first { packets.losses(packet.info(), packet.span(), packet.file()) } else { Vec::new() };
+            Ok(Some((packet, losses)))
+        })
     }
 }
 
