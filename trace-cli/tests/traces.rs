@@ -386,3 +386,85 @@ fn a_report_is_one_page_with_everything() {
     }
     fail(&["report", "shop.ringtrace", "-o", "nowhere/report.html"], 1, &["nowhere/report.html: "], here);
 }
+
+/// Writes a trace of one thread: begins and ends of requests, each with its time and number.
+fn write_requests(directory: &Path, records: impl Iterator<Item = (u64, bool, u64)>) {
+    use trace_ctf::packet::{HEADER_LEN, PacketHeader};
+    use trace_ctf::schema::{Clock, EventClass, EventHeader, Field, FieldClass, Schema, StreamClass, Trace};
+    let clock = Clock { uuid: [3; 16], offset_s: 1_700_000_000, ..Clock::default() };
+    let context = vec![Field::new("vtid", FieldClass::signed(32))];
+    let streams = vec![StreamClass { id: 0, header: EventHeader::Full, context }];
+    let mut schema = Schema::new(Trace { uuid: [6; 16], environment: Vec::new(), clock, streams }).unwrap();
+    for (id, name) in [(0, "app:request_begin"), (1, "app:request_end")] {
+        let fields = vec![Field::new("id", FieldClass::unsigned(64))];
+        schema.add(EventClass { stream_id: 0, id, name: name.into(), level: None, source: None, fields }).unwrap();
+    }
+    let (mut content, mut last) = (Vec::new(), 0);
+    for (time, is_end, id) in records {
+        EventHeader::Full.encode(u32::from(is_end), time, last, &mut content);
+        content.extend(7_i32.to_le_bytes());
+        content.extend(id.to_le_bytes());
+        last = time;
+    }
+    let bits = (HEADER_LEN + content.len()) as u64 * 8;
+    let header = PacketHeader { timestamp_end: last, content_bits: bits, packet_bits: bits, ..PacketHeader::default() };
+    std::fs::create_dir_all(directory).unwrap();
+    std::fs::write(directory.join("metadata"), trace_ctf::metadata::write(&schema)).unwrap();
+    std::fs::write(directory.join("stream"), [&header.encode(&[6; 16])[..], &content].concat()).unwrap();
+}
+
+#[test]
+fn however_many_wait_none_is_forgotten() {
+    let here = tempfile::tempdir().unwrap();
+    // All begin before the first one ends: more at once than are kept in memory. Each takes a time of its own.
+    const COUNT: u64 = 140_000;
+    let begins = (0..COUNT).map(|id| (1000 + id, false, id));
+    let ends = (0..COUNT).map(|id| (1_000_000 + 3 * id, true, id));
+    write_requests(&here.path().join("trace"), begins.chain(ends));
+    let command = ["latency", "request_begin", "request_end", "by", "id", "--in", "trace", "--slowest", "2"];
+    let output = run(&[&command[..], &["--json"]].concat(), here.path());
+    assert_eq!(text(&output.stderr).lines().count(), 1, "what is told is told once: {}", text(&output.stderr));
+    let row: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = &row["latency_ns"];
+    let took = |id: u64| (1_000_000 + 3 * id) - (1000 + id);
+    assert_eq!((&of["count"], &of["min"]), (&COUNT.into(), &(took(0) as f64).into()), "{row}");
+    let mean = (0..COUNT).map(took).sum::<u64>() as f64 / COUNT as f64;
+    assert!((of["mean"].as_f64().unwrap() - mean).abs() < 1e-3, "{row}");
+    assert_eq!(row["unpaired"], serde_json::json!({ "a": 0, "b": 0, "open": 0, "forgotten": 0, "without_field": 0 }));
+    let slowest = row["slowest"].as_array().unwrap().iter().map(|pair| pair["by"]["id"].as_str().unwrap().to_owned());
+    assert_eq!(slowest.collect::<Vec<_>>(), [(COUNT - 1).to_string(), (COUNT - 2).to_string()]);
+}
+
+#[test]
+fn slices_that_are_too_many_to_draw_are_not_idleness() {
+    let here = tempfile::tempdir().unwrap();
+    // The short ones take all of the first time, and then a half of some; the long ones take the rest.
+    let slice = |begin: u64, took: u64, id: u64| [(begin, false, id), (begin + took, true, id)];
+    let full = (0..5_000).flat_map(|id| slice(1000 * (id + 1), 1000, id));
+    let half = (0..5_000).flat_map(|id| slice(6_001_000 + 1000 * id, 500, id));
+    let long = (0..20_000).flat_map(|id| slice(12_001_000 + 2000 * id, 2000, id));
+    write_requests(&here.path().join("trace"), full.chain(half).chain(long));
+    succeed(&["report", "trace", "-o", "report.html"], here.path());
+    let page = std::fs::read_to_string(here.path().join("report.html")).unwrap();
+    assert!(page.contains("The 20000 longest slices are drawn one by one. The 10000 others are merged"), "it says so");
+    let begin = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let data: Value = serde_json::from_str(&page[begin..begin + page[begin..].find("</script>").unwrap()]).unwrap();
+    assert_eq!(data["slices"].as_array().unwrap().len(), 20_000);
+    let (duration, bins) = (data["duration_ns"].as_f64().unwrap(), data["bins"].as_f64().unwrap());
+    let mut shares = vec![0.0; bins as usize];
+    for bin in data["threads"][0]["merged"][0].as_array().unwrap() {
+        shares[bin[0].as_u64().unwrap() as usize] = bin[1].as_f64().unwrap();
+    }
+    for (place, share) in shares.into_iter().enumerate() {
+        let (from, to) = (place as f64 * duration / bins, (place + 1) as f64 * duration / bins);
+        // Relative to the first event; bins on a border have a part.
+        let expected = match () {
+            () if to < 4_999_000.0 => 1.0,
+            () if from > 5_001_000.0 && to < 5_999_000.0 => 0.0,
+            () if from > 6_001_000.0 && to < 10_999_000.0 => 0.5,
+            () if from > 11_001_000.0 => 0.0,
+            () => continue,
+        };
+        assert!((share - expected).abs() < 0.02, "{place}: {share} {expected}");
+    }
+}

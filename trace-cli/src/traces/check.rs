@@ -8,7 +8,8 @@ use serde_json::json;
 use trace_ctf::index::{self, Entry};
 use trace_ctf::reader::{LossKind, Packet, PacketInfo, Stream, Trace};
 
-use super::open;
+use super::whole::Whole;
+use super::{open, source, time};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{Failure, remedy};
@@ -20,7 +21,7 @@ const SHOWN: usize = 10;
 /// Examines a trace: metadata, packets, their order and sizes, time stamps, counters, indexes.
 ///
 /// Each problem is told with its file, packet and byte; the exit code is 5 if there is one. What the tracer itself counts as lost
-/// is told too, and is no problem.
+/// is told too, and is no problem, as is that the CPUs of a snapshot begin at different times.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
@@ -78,8 +79,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
             events += report.events;
         }
     }
+    let whole = Whole::of(&traces, None, None);
+    let extent = source::first(&traces).and_then(|first| whole.extent(first, None));
     if common.json {
-        let problems = json!({ "events": events, "well": findings.is_empty(), "problems": findings });
+        let problems = json!({ "events": events, "well": findings.is_empty(), "problems": findings,
+            "whole": whole.json(extent.as_ref()) });
         writeln!(out, "{problems}")?;
     } else {
         write!(out, "{}", table(&[">packets", ">events", ">discarded", ">lost", ">problems", "stream"], rows))?;
@@ -91,6 +95,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
             0 => writeln!(out, "no problems: {events} events")?,
             1 => writeln!(out, "1 problem, {events} events are whole")?,
             count => writeln!(out, "{count} problems, {events} events are whole")?,
+        }
+        if let Some(extent) = &extent {
+            writeln!(out, "whole: {}", whole.describe(extent, &time::zone(false)))?;
         }
     }
     out.flush()?;

@@ -2,33 +2,41 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::hash::{Hash as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use serde_json::json;
-use trace_ctf::reader::Event;
+use trace_ctf::reader::{Event, Field};
 
 use super::columns::Column;
 use super::distribution::Distribution;
 use super::hist::by;
 use super::names::{Names, Thread, Who};
-use super::source::{Class, Item, SourceOption};
-use super::summary::Summary;
+use super::slices::{began, own_duration};
+use super::source::{Class, Item, Opened, SourceOption};
+use super::summary::{Count, Summary};
 use super::time::{self, span};
+use super::whole::Whole;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
 use crate::live::text::table;
 
-/// Events that wait for their partner. When there are so many new ones, those that waited when there were last as many are forgotten.
-const WAITING: usize = 1 << 16;
+/// Begins that wait for their ends, at most. Where there are more, the trace is read several times, each time for some of the keys.
+const WAITING: usize = 1 << 17;
+
+/// How many times a trace is read at most; then the begins that waited longest are forgotten.
+const READINGS: u64 = 1 << 10;
 
 /// Pairs two events, and shows how much time lies between them: percentiles, and the slowest pairs with their time.
 ///
 /// With one name, the time of a traced function, of which the trace has entry and exit, or of a span.
 ///
 /// An event B belongs to the last A before it in the same thread, or, with `by FIELD`, with the same value of that field in
-/// both. Times are in nanoseconds; percentiles are within 1 %.
+/// both. Where events are lost between them, it may belong to another: such pairs are counted and left out. A call of a function
+/// or a span takes as long as its exit says, whatever was lost. Times are in nanoseconds; percentiles are within 1 %.
 ///
 /// Example: ringtrace latency shop:request_begin shop:request_end by id
 #[derive(Debug, clap::Args)]
@@ -45,6 +53,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 5)]
     slowest: usize,
 
+    /// Also pairs that may be false, since events are missing between the two.
+    #[arg(long)]
+    across_losses: bool,
+
     #[command(flatten)]
     source: SourceOption,
 }
@@ -60,6 +72,8 @@ struct Mark {
     is_begin: bool,
     is_end: bool,
     timestamp: i64,
+    /// What the exit of a call says of it.
+    duration: Option<u64>,
     thread: Thread,
     key: Option<Key>,
 }
@@ -76,50 +90,72 @@ struct Found {
     keyless: u64,
     /// Begins that waited too long.
     forgotten: u64,
+    /// Pairs that may be false.
+    doubtful: u64,
+    /// Begins whose end did not come.
+    open: u64,
 }
 
 /// Begins that wait for their ends: time and thread, by what they have in common with them.
 #[derive(Default)]
 struct Waiting {
-    young: HashMap<Key, Vec<(i64, Thread)>>,
-    old: HashMap<Key, Vec<(i64, Thread)>>,
-    /// How many are in `young`.
+    begun: HashMap<Key, Vec<(i64, Thread)>>,
     count: usize,
 }
 
 impl Waiting {
-    /// Adds a begin. Returns how many are forgotten for it.
-    fn push(&mut self, key: Key, begin: (i64, Thread)) -> u64 {
-        let mut forgotten = 0;
-        if self.count >= WAITING {
-            forgotten = self.old.values().map(|begun| begun.len() as u64).sum();
-            (self.old, self.count) = (core::mem::take(&mut self.young), 0);
-        }
+    fn push(&mut self, key: Key, begin: (i64, Thread)) {
         self.count += 1;
         // There is one of nearly every key.
-        self.young.entry(key).or_insert_with(|| Vec::with_capacity(1)).push(begin);
-        forgotten
+        self.begun.entry(key).or_insert_with(|| Vec::with_capacity(1)).push(begin);
     }
 
     /// The last begin with a key.
     fn last(&mut self, key: &Key) -> Option<&mut (i64, Thread)> {
-        [&mut self.young, &mut self.old].into_iter().find_map(|begun| begun.get_mut(key)?.last_mut())
+        self.begun.get_mut(key)?.last_mut()
     }
 
     fn pop(&mut self, key: &Key) -> Option<(i64, Thread)> {
-        let is_young = self.young.contains_key(key);
-        let begun = if is_young { &mut self.young } else { &mut self.old };
-        let all = begun.get_mut(key)?;
+        let all = self.begun.get_mut(key)?;
         let last = all.pop();
         if all.is_empty() {
-            begun.remove(key);
+            self.begun.remove(key);
         }
-        self.count -= usize::from(is_young);
+        self.count -= 1;
         last
     }
 
-    fn len(&self) -> u64 {
-        [&self.young, &self.old].into_iter().flat_map(HashMap::values).map(|begun| begun.len() as u64).sum()
+    /// Forgets the older half. Returns how many those are.
+    fn forget(&mut self) -> u64 {
+        let mut times: Vec<i64> = self.begun.values().flatten().map(|(time, _)| *time).collect();
+        let middle = times.len() / 2;
+        let (_, &mut median, _) = times.select_nth_unstable(middle);
+        self.begun.retain(|_, begun| {
+            begun.retain(|(time, _)| *time > median);
+            !begun.is_empty()
+        });
+        let left = self.begun.values().map(Vec::len).sum();
+        (core::mem::replace(&mut self.count, left) - left) as u64
+    }
+}
+
+/// Which keys a reading of the trace is for: those whose hash, divided by the one number, leaves the other.
+#[derive(Clone, Copy)]
+struct Part {
+    of: u64,
+    number: u64,
+}
+
+impl Part {
+    const ALL: Self = Self { of: 1, number: 0 };
+
+    fn has(self, key: &Key) -> bool {
+        self.of == 1 || {
+            // The same in each reading.
+            let mut hasher = std::hash::DefaultHasher::new();
+            key.hash(&mut hasher);
+            hasher.finish() % self.of == self.number
+        }
     }
 }
 
@@ -169,63 +205,157 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
         None => None,
     };
+    // The exit of a call says how long it was: nothing that is missing makes that wrong.
+    let durations: Vec<_> =
+        ends.iter().filter_map(|(stream, class)| Some((Class::of(class), own_duration(stream, class)?))).collect();
+    let has_durations = nests && arguments.parts()?.1.is_none() && durations.len() == ends.len();
     let classes = |of: &[(_, &trace_ctf::declared::EventClass)]| of.iter().map(|(_, class)| Class::of(class)).collect::<Vec<_>>();
-    let (begins, ends) = (classes(&begins), classes(&ends));
-    let (mut found, mut names) = (Found::default(), Names::default());
-    let mut waiting = Waiting::default();
-    let mapper = || {
-        let (mut key, mut who) = (key.clone(), Who::default());
-        let (begins, ends) = (&begins, &ends);
-        move |event: &Event<'_>, _: &mut Vec<u8>| {
-            let class = Class::of(event.class());
-            let (is_begin, is_end) = (begins.contains(&class), ends.contains(&class));
-            let timestamp = event.timestamp().filter(|_| is_begin || is_end)?;
-            let thread = who.thread(event);
-            let key = match &mut key {
-                Some(column) => column.text(event).map(Key::Value),
-                None => Some(Key::Thread(thread)),
-            };
-            Some(Mark { is_begin, is_end, timestamp, thread, key })
-        }
+    let reading = Reading {
+        arguments,
+        opened: &opened,
+        begins: classes(&begins),
+        ends: classes(&ends),
+        durations: if has_durations { durations } else { Vec::new() },
+        whole: opened.whole(),
+        key,
+        nests,
     };
-    opened.each(&mut summary, mapper, |item| {
-        let mark = match item {
-            Item::Event(event, mark, _) => {
-                names.learn(event);
-                mark
-            }
-            Item::Name(event) => {
-                names.learn(event);
-                None
-            }
-            Item::Loss(_) => None,
-        };
-        let Some(Mark { is_begin, is_end, timestamp, thread, key }) = mark else { return Ok(ControlFlow::Continue(())) };
-        let Some(value) = key else {
-            found.keyless += 1;
-            return Ok(ControlFlow::Continue(()));
-        };
-        // One event may be both: the end of one time and the begin of the next.
-        if is_end {
-            match waiting.pop(&value) {
-                Some((begin, thread)) => found.pair(timestamp.abs_diff(begin), begin, &value, thread, arguments.slowest),
-                None if !is_begin => found.unpaired.1 += 1,
-                None => {}
-            }
-        }
-        if is_begin {
-            match waiting.last(&value).filter(|_| !nests) {
-                Some(place) => {
-                    found.unpaired.0 += 1;
-                    *place = (timestamp, thread);
-                }
-                None => found.forgotten += waiting.push(value, (timestamp, thread)),
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    show(arguments, common, &opened.zone, &found, waiting.len(), &names)?;
+    let mut names = Names::default();
+    let found = reading.all(&mut names, &mut summary)?;
+    let by = by.map(str::to_owned);
+    show(arguments, common, &opened.zone, &found, &Shown { by: by.as_deref(), has_durations, names: &names })?;
     Ok(opened.close(&summary))
+}
+
+/// What pairs are found by.
+struct Reading<'r> {
+    arguments: &'r Arguments,
+    opened: &'r Opened,
+    begins: Vec<Class>,
+    ends: Vec<Class>,
+    /// Where the ends say how long they took.
+    durations: Vec<(Class, Field)>,
+    whole: Arc<Whole>,
+    /// What both have in common, if not the thread.
+    key: Option<Column>,
+    /// Of several begins, the last is the first to end.
+    nests: bool,
+}
+
+impl Reading<'_> {
+    /// Finds all pairs, in as many readings as memory needs.
+    fn all(&self, names: &mut Names, summary: &mut Summary) -> Result<Found, Failure> {
+        let before = summary.clone();
+        let mut of = Part::ALL.of;
+        loop {
+            let mut found = Found::default();
+            let mut parts = (0..of).map(|number| Part { of, number });
+            let is_complete = parts.try_fold(true, |is_complete, part| {
+                *summary = before.again(summary);
+                Ok::<_, Failure>(is_complete && self.part(part, names, summary, &mut found)?)
+            })?;
+            if is_complete {
+                return Ok(found);
+            }
+            of *= 4;
+        }
+    }
+
+    /// Finds the pairs with some of the keys; `false`: of these, too many wait at once.
+    fn part(&self, part: Part, names: &mut Names, summary: &mut Summary, found: &mut Found) -> Result<bool, Failure> {
+        let mapper = || {
+            let (mut key, mut who) = (self.key.clone(), Who::default());
+            let (begins, ends, durations) = (&self.begins, &self.ends, &self.durations);
+            move |event: &Event<'_>, _: &mut Vec<u8>| {
+                let class = Class::of(event.class());
+                let (is_begin, is_end) = (begins.contains(&class), ends.contains(&class));
+                let timestamp = event.timestamp().filter(|_| is_begin || is_end)?;
+                let thread = who.thread(event);
+                let key = match &mut key {
+                    Some(column) => column.text(event).map(Key::Value),
+                    None => Some(Key::Thread(thread)),
+                };
+                if key.as_ref().is_some_and(|key| !part.has(key)) {
+                    return None;
+                }
+                let duration =
+                    durations.iter().find(|(known, _)| *known == class).and_then(|(_, field)| event.get(field)?.as_u64());
+                Some(Mark { is_begin, is_end, timestamp, duration, thread, key })
+            }
+        };
+        let mut waiting = Waiting::default();
+        let mut is_complete = true;
+        self.opened.each(summary, mapper, |item| {
+            let mark = match item {
+                Item::Event(event, mark, _) => {
+                    names.learn(event);
+                    mark
+                }
+                Item::Name(event) => {
+                    names.learn(event);
+                    None
+                }
+                Item::Loss(_) => None,
+            };
+            let Some(Mark { is_begin, is_end, timestamp, duration, thread, key }) = mark else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            let Some(value) = key else {
+                // Each reading comes across them.
+                found.keyless += u64::from(part.number == 0);
+                return Ok(ControlFlow::Continue(()));
+            };
+            if !self.durations.is_empty() {
+                match duration {
+                    Some(duration) => {
+                        found.pair(duration, began(timestamp, Some(duration)), &value, thread, self.arguments.slowest);
+                        found.open = found.open.saturating_sub(1);
+                    }
+                    None => found.open += 1,
+                }
+                return Ok(ControlFlow::Continue(()));
+            }
+            // One event may be both: the end of one time and the begin of the next.
+            if is_end {
+                match waiting.pop(&value) {
+                    Some((begin, thread)) if self.arguments.across_losses || self.are_pair(begin, timestamp, &value) => {
+                        found.pair(timestamp.abs_diff(begin), begin, &value, thread, self.arguments.slowest);
+                    }
+                    Some(_) => found.doubtful += 1,
+                    None if !is_begin => found.unpaired.1 += 1,
+                    None => {}
+                }
+            }
+            if is_begin {
+                match waiting.last(&value).filter(|_| !self.nests) {
+                    Some(place) => {
+                        found.unpaired.0 += 1;
+                        *place = (timestamp, thread);
+                    }
+                    None => waiting.push(value, (timestamp, thread)),
+                }
+                if waiting.count > WAITING {
+                    if part.of < READINGS {
+                        is_complete = false;
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    found.forgotten += waiting.forget();
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        found.open += waiting.count as u64;
+        Ok(is_complete)
+    }
+
+    /// Whether nothing is missing between two events.
+    fn are_pair(&self, begin: i64, end: i64, key: &Key) -> bool {
+        let holes = match key {
+            Key::Thread(thread) => self.whole.of_trace(thread.trace),
+            Key::Value(_) => self.whole.of_all(),
+        };
+        holes.are_pair(begin, end, None)
+    }
 }
 
 impl Found {
@@ -241,18 +371,26 @@ impl Found {
     }
 }
 
+/// What is shown besides what was found.
+struct Shown<'s> {
+    /// What pairs have in common, if not the thread.
+    by: Option<&'s str>,
+    /// Each figure is what an exit says.
+    has_durations: bool,
+    names: &'s Names,
+}
+
 fn show(
     arguments: &Arguments,
     common: &Common,
     zone: &jiff::tz::TimeZone,
     found: &Found,
-    open: u64,
-    names: &Names,
+    &Shown { by, has_durations, names }: &Shown<'_>,
 ) -> Result<(), Failure> {
     let mut slowest: Vec<_> = found.slowest.iter().map(|Reverse(pair)| pair).collect();
     slowest.sort_by_key(|(duration, begin, ..)| (Reverse(*duration), *begin));
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let (end, by) = arguments.parts()?;
+    let (end, _) = arguments.parts()?;
     if common.json {
         let pair = |(duration, begin, key, thread): &&(u64, i64, Key, Thread)| {
             let mut row = json!({ "duration_ns": duration, "begin_ns": begin, "tid": thread.tid, "thread": names.of(thread) });
@@ -261,13 +399,14 @@ fn show(
             }
             row
         };
-        let row = json!({ "a": arguments.begin, "b": end, "latency_ns": found.all.json(),
-            "unpaired": { "a": found.unpaired.0, "b": found.unpaired.1, "open": open, "forgotten": found.forgotten,
+        let row = json!({ "a": arguments.begin, "b": end, "latency_ns": found.all.json(), "across_losses": found.doubtful,
+            "unpaired": { "a": found.unpaired.0, "b": found.unpaired.1, "open": found.open, "forgotten": found.forgotten,
                 "without_field": found.keyless },
             "slowest": slowest.iter().map(pair).collect::<Vec<_>>() });
         writeln!(out, "{row}")?;
         return Ok(out.flush()?);
     }
+    let what = if has_durations { "call" } else { "pair" };
     if let Some((least, most)) = found.all.span() {
         let quantile = |share| span(found.all.quantile(share));
         let rows = [
@@ -279,32 +418,41 @@ fn show(
             ("max", span(most)),
             ("mean", span(found.all.mean())),
         ];
-        writeln!(out, "{} pairs", found.all.count())?;
+        writeln!(out, "{}", Count(found.all.count(), what))?;
         write!(out, "{}", table(&["", ">latency"], rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec()))?;
+        let headings = [">slowest", "began", "thread"].into_iter().chain(by).collect::<Vec<_>>();
         let row = |(duration, begin, key, thread): &&(u64, i64, Key, Thread)| {
             let value = match key {
-                Key::Value(value) => value.clone(),
-                Key::Thread(_) => String::new(),
+                Key::Value(value) => Some(value.clone()),
+                Key::Thread(_) => None,
             };
-            vec![span(*duration as f64), time::show(*begin, zone), names.show(thread), value]
+            [span(*duration as f64), time::show(*begin, zone), names.show(thread)].into_iter().chain(value).collect()
         };
         if !slowest.is_empty() {
-            let headings = [">slowest", "began", "thread", by.unwrap_or_default()];
             write!(out, "\n{}", table(&headings, slowest.iter().map(row).collect()))?;
         }
     } else {
-        writeln!(out, "no pairs")?;
+        writeln!(out, "no {what}s")?;
+    }
+    if found.doubtful > 0 {
+        let pairs = Count(found.doubtful, "pair");
+        writeln!(out, "\n{pairs} may span lost events and are left out; --across-losses includes them")?;
     }
     let (again, alone) = found.unpaired;
-    if again + alone + open + found.forgotten + found.keyless > 0 {
+    if again + alone + found.open + found.forgotten + found.keyless > 0 {
         let (a, b) = (&arguments.begin, end.unwrap_or(&arguments.begin));
         let more = |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
         let forgotten = more(found.forgotten, &format!("{a} that waited too long, while {WAITING} others began"));
         let keyless = more(found.keyless, "without the field");
-        writeln!(
-            out,
-            "\nnot paired: {again} {a} that were followed by another, {alone} {b} without one, {open} {a} at the end{forgotten}{keyless}"
-        )?;
+        let open = found.open;
+        if has_durations {
+            writeln!(out, "\nnot paired: {open} {a} without an exit{keyless}")?;
+        } else {
+            writeln!(
+                out,
+                "\nnot paired: {again} {a} that were followed by another, {alone} {b} without one, {open} {a} at the end{forgotten}{keyless}"
+            )?;
+        }
     }
     Ok(out.flush()?)
 }

@@ -2,7 +2,7 @@
 //!
 //! A verb's options for what it reads are those of [`source`], which also reads on all cores: in the order of time, or in any
 //! order. What several verbs need stands by itself: [`filter`], [`columns`] (fields by name), [`names`] (threads), [`counts`],
-//! [`distribution`], [`slices`] (events that begin and end something).
+//! [`distribution`], [`slices`] (events that begin and end something), [`whole`] (where nothing is missing).
 
 mod check;
 mod columns;
@@ -27,6 +27,7 @@ mod time;
 mod tree;
 mod trim;
 mod view;
+mod whole;
 
 pub(crate) use hist::number;
 

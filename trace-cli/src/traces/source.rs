@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,6 +20,7 @@ use trace_registry::registry::{self, Match};
 use super::filter::Filter;
 use super::names::THREAD_NAME;
 use super::summary::Summary;
+use super::whole::{Extent, Whole};
 use super::{open, time};
 use crate::Outcome;
 use crate::failure::{self, Failure};
@@ -42,6 +43,10 @@ pub(crate) struct Wanted {
     /// Only events from a time on: 14:05:09.25, '2026-01-31 14:05:09', +1.5s after the first event, or Unix seconds.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
+
+    /// Only the longest time in which nothing is missing: of a snapshot, from when it has the events of all CPUs.
+    #[arg(long)]
+    whole: bool,
 
     /// Times in UTC instead of local time.
     #[arg(long)]
@@ -101,6 +106,8 @@ pub(super) struct Opened {
     pub(super) zone: TimeZone,
     from: Option<i64>,
     to: Option<i64>,
+    /// Where nothing is missing, once somebody has asked.
+    whole: OnceLock<Arc<Whole>>,
     /// What is to be done with events, by class; empty where all are wanted.
     plans: HashMap<Class, Plan>,
 }
@@ -181,7 +188,38 @@ impl Opened {
             return Err(Failure::Wrong("this trace has no clock, and its events have no times to choose them by".to_owned()));
         }
         let plans = plans(&traces, wanted)?;
-        Ok(Self { traces, first, zone, from, to, plans })
+        let mut opened = Self { traces, first, zone, from, to, whole: OnceLock::new(), plans };
+        if wanted.whole {
+            opened.narrow()?;
+        }
+        Ok(opened)
+    }
+
+    /// Leaves out all but the longest time in which nothing is missing.
+    fn narrow(&mut self) -> Result<(), Failure> {
+        let Some(extent) = self.extent() else { return Ok(()) };
+        let Some((begin, end)) = extent.longest else {
+            let message = "--whole: there is no time in which nothing is missing\n  `ringtrace stats` shows what was lost";
+            return Err(Failure::Wrong(message.to_owned()));
+        };
+        (self.from, self.to) = (Some(begin), Some(end.saturating_add(1).min(self.to.unwrap_or(i64::MAX))));
+        Ok(())
+    }
+
+    /// Where nothing is missing.
+    pub(super) fn whole(&self) -> Arc<Whole> {
+        self.whole.get_or_init(|| Arc::new(Whole::of(&self.traces, self.from, self.to))).clone()
+    }
+
+    /// What is missing in the time that is wanted; `None`: nothing.
+    pub(super) fn extent(&self) -> Option<Extent> {
+        let first = self.first?;
+        self.whole().extent(self.from.map_or(first, |from| from.max(first)), self.to)
+    }
+
+    /// What is missing in the time that is wanted, in words.
+    pub(super) fn missing(&self) -> Option<String> {
+        self.extent().map(|extent| self.whole().describe(&extent, &self.zone))
     }
 
     /// The classes of the wanted events.
@@ -217,6 +255,10 @@ impl Opened {
             }
             Some(_) => failure::note(format_args!("no such event was recorded: `ringtrace stats` shows which were")),
             None => {}
+        }
+        // No count of losses tells it.
+        if let Some(extent) = self.extent().filter(|extent| !summary.stopped && summary.shown > 0 && extent.is_late()) {
+            failure::note(format_args!("whole {}", self.whole().describe(&extent, &self.zone)));
         }
         failure::note(format_args!("{summary}"));
         summary.outcome()
@@ -501,7 +543,7 @@ fn plans(traces: &[Trace], wanted: &Wanted) -> Result<HashMap<Class, Plan>, Fail
 }
 
 /// The time of the first event.
-fn first(traces: &[Trace]) -> Option<i64> {
+pub(super) fn first(traces: &[Trace]) -> Option<i64> {
     let mut merge = Merge::new(traces);
     loop {
         if let Ok(Entry::Event(event)) = merge.next_entry()? {

@@ -67,6 +67,7 @@ pub(crate) fn stats(arguments: &Stats, common: &Common) -> Result<Outcome, Failu
             "duration_ns": duration,
             "total": counts.total.json(duration),
             "losses": summary.losses_json(),
+            "whole": opened.whole().json(opened.extent().as_ref()),
             "classes": counts.classes.iter().map(|(name, count)| named("name", name.as_str().into(), count)).collect::<Vec<_>>(),
             "threads": threads.collect::<Vec<_>>(),
             "cpus": counts.cpus.iter().map(|(cpu, count)| named("cpu", (*cpu).into(), count)).collect::<Vec<_>>(),
@@ -99,7 +100,8 @@ fn overview(opened: &Opened, counts: &Counts, summary: &Summary, out: &mut impl 
         writeln!(out, "not kept: {} events of other keys", summary.not_kept)?;
     }
     let others = if summary.uncounted { ", others before the first packet of a stream" } else { "" };
-    writeln!(out, "lost: {} discarded events, {} lost packets{others}", summary.discarded_events, summary.lost_packets)
+    writeln!(out, "lost: {} discarded events, {} lost packets{others}", summary.discarded_events, summary.lost_packets)?;
+    opened.missing().map_or(Ok(()), |missing| writeln!(out, "whole: {missing}"))
 }
 
 fn section<'c>(

@@ -31,6 +31,8 @@ pub(super) struct Summary {
     pub(super) stopped: bool,
     /// Of one of several readings of a trace: another tells what is damaged.
     pub(super) is_quiet: bool,
+    /// What was told of damage, which further readings come across again.
+    pub(super) told: Vec<String>,
 }
 
 impl Summary {
@@ -59,8 +61,17 @@ impl Summary {
         if self.is_quiet {
             return;
         }
-        let tell = if is_harmless { failure::note } else { failure::error };
-        tell(format_args!("{error}\n  {}", remedy(error)));
+        let message = format!("{error}\n  {}", remedy(error));
+        if !self.told.contains(&message) {
+            let tell = if is_harmless { failure::note } else { failure::error };
+            tell(format_args!("{message}"));
+            self.told.push(message);
+        }
+    }
+
+    /// What it is before a further reading of the trace, of which `last` is one.
+    pub(super) fn again(&self, last: &Self) -> Self {
+        Self { told: last.told.clone(), ..self.clone() }
     }
 
     /// Takes over what another one counted.
@@ -125,7 +136,7 @@ impl fmt::Display for Summary {
 }
 
 /// A number of things.
-struct Count(u64, &'static str);
+pub(super) struct Count(pub(super) u64, pub(super) &'static str);
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

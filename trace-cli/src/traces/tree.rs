@@ -10,7 +10,7 @@ use trace_ctf::reader::{Event, Value};
 
 use super::json::ValueJson;
 use super::names::{Names, Thread};
-use super::slices::{Future, Open, Phase, Slices};
+use super::slices::{Begin, End, Future, Open, Phase, Slices, began};
 use super::source::{Item, Source};
 use super::summary::Summary;
 use super::time::{self, span};
@@ -25,6 +25,7 @@ const WAITING: usize = 100_000;
 ///
 /// A pair has the same name but for one word: begin and end, entry and exit, enter and leave, start and stop, end, done or
 /// finish. Each tree is shown when it is complete, with its thread; what has no end in the trace has `…` for its duration.
+/// Where events were lost, a begin without its end and an end without its begin say so.
 /// A traced async function is one line, on whatever threads it was polled, with what happened while it was.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -43,6 +44,8 @@ struct Line {
     name: String,
     fields: String,
     kind: Kind,
+    /// Its begin is lost.
+    is_alone: bool,
     /// A future, which ends by an event of its own.
     is_future: bool,
     children: Vec<usize>,
@@ -52,15 +55,16 @@ enum Kind {
     Instant,
     /// Not ended yet.
     Open,
-    /// Ended after so many nanoseconds, with these fields.
-    Ended(u64, String),
+    /// Ended after so many nanoseconds, where that is known, with these fields.
+    Ended(Option<u64>, String),
+    /// Its end is lost.
+    Lost,
 }
 
 /// A future, in one of the traces.
 type Number = (Option<[u8; 16]>, u64);
 
-/// Trees that are not complete.
-#[derive(Default)]
+/// Trees that are not complete, and those that are complete now.
 struct Trees {
     /// By number; lines that were shown are gone.
     lines: HashMap<usize, Line>,
@@ -71,9 +75,16 @@ struct Trees {
     futures: HashMap<Number, usize>,
     /// Futures in each tree that have not ended, by the number of its first line.
     pending: HashMap<usize, usize>,
+    /// The first lines of trees that are complete.
+    complete: Vec<usize>,
 }
 
 impl Trees {
+    fn new(open: Open<usize>) -> Self {
+        let (lines, threads, futures, pending) = Default::default();
+        Self { lines, next: 0, open, threads, futures, pending, complete: Vec::new() }
+    }
+
     /// Adds a line inside of what is open on its thread. Returns its number.
     fn add(&mut self, mut line: Line) -> usize {
         let number = self.next;
@@ -96,15 +107,53 @@ impl Trees {
 
     fn end(&mut self, number: usize, event: &Event<'_>, fields: &str) {
         if let Some(line) = self.lines.get_mut(&number) {
-            line.kind = Kind::Ended(event.timestamp().unwrap_or_default().abs_diff(line.time), fields.to_owned());
+            let duration = event.timestamp().unwrap_or_default().abs_diff(line.time);
+            line.kind = Kind::Ended(Some(duration), fields.to_owned());
         }
     }
 
-    /// The tree of a line, if nothing in it is open.
-    fn complete(&self, number: usize) -> Option<usize> {
+    /// Notes the tree of a line, if nothing in it is open.
+    fn finish(&mut self, number: usize) {
         let root = self.root(number);
         let is_open = self.lines.get(&root).is_none_or(|line| matches!(line.kind, Kind::Open));
-        (!is_open && self.pending.get(&root).is_none_or(|pending| *pending == 0)).then_some(root)
+        if !is_open && self.pending.get(&root).is_none_or(|pending| *pending == 0) {
+            self.complete.push(root);
+        }
+    }
+
+    /// Ends a line whose end is lost, at some time: what came later is not in it.
+    fn cut(&mut self, number: usize, at: i64) {
+        let Some(line) = self.lines.get_mut(&number).filter(|line| !line.is_future) else { return };
+        line.kind = Kind::Lost;
+        let (parent, children) = (line.parent, core::mem::take(&mut line.children));
+        let (inner, outer): (Vec<_>, Vec<_>) =
+            children.into_iter().partition(|child| self.lines.get(child).is_some_and(|child| child.time < at));
+        if let Some(line) = self.lines.get_mut(&number) {
+            line.children = inner;
+        }
+        if parent.is_none() {
+            self.finish(number);
+        }
+        for child in outer {
+            self.lines.entry(child).and_modify(|line| line.parent = parent);
+            match parent.and_then(|parent| self.lines.get_mut(&parent)) {
+                Some(parent) => parent.children.push(child),
+                None => self.finish(child),
+            }
+        }
+    }
+
+    /// Puts the lines around a new one into it that came after it had begun.
+    fn adopt(&mut self, number: usize) {
+        let Some((time, parent)) = self.lines.get(&number).and_then(|line| Some((line.time, line.parent?))) else { return };
+        let is_in = |child: &usize| *child != number && self.lines.get(child).is_some_and(|child| child.time >= time);
+        let Some(children) = self.lines.get(&parent).map(|parent| parent.children.clone()) else { return };
+        let (inner, outer): (Vec<_>, Vec<_>) = children.into_iter().partition(is_in);
+        for child in &inner {
+            self.lines.entry(*child).and_modify(|line| line.parent = Some(number));
+        }
+        self.lines.entry(parent).and_modify(|line| line.children = outer);
+        self.lines.entry(number).and_modify(|line| line.children = inner);
     }
 
     /// Takes a tree out: its lines with their depths.
@@ -120,8 +169,8 @@ impl Trees {
         taken
     }
 
-    /// Takes an event into account. Returns the tree that is complete now.
-    fn step(&mut self, slices: &Slices, event: &Event<'_>, thread: Thread, fields: &str) -> Option<usize> {
+    /// Takes an event into account.
+    fn step(&mut self, slices: &Slices, event: &Event<'_>, thread: Thread, fields: &str) {
         let time = event.timestamp().unwrap_or_default();
         let line = |kind, name: &str| Line {
             parent: None,
@@ -130,10 +179,17 @@ impl Trees {
             name: name.escape_debug().to_string(),
             fields: fields.to_owned(),
             kind,
+            is_alone: false,
             is_future: false,
             children: Vec::new(),
         };
         let own = slices.name(event.class()).unwrap_or(event.name());
+        let alone = |begin: Begin| Line {
+            time: begin.at,
+            fields: String::new(),
+            is_alone: true,
+            ..line(Kind::Ended(begin.is_known.then(|| time.abs_diff(begin.at)), fields.to_owned()), own)
+        };
         let trace = event.trace().uuid;
         let of = |number| (trace, number);
         let polled = match slices.future(event) {
@@ -141,15 +197,21 @@ impl Trees {
                 let added = self.add(Line { is_future: true, ..line(Kind::Open, own) });
                 self.futures.insert(of(number), added);
                 *self.pending.entry(self.root(added)).or_default() += 1;
-                return None;
+                return;
             }
             Some(Future::End(number)) => {
-                let ended = self.futures.remove(&of(number))?;
+                let Some(ended) = self.futures.remove(&of(number)) else {
+                    // What was polled in it is shown already.
+                    let duration = slices.duration(event);
+                    let begin = Begin { at: began(time, duration), is_known: duration.is_some() };
+                    let added = self.add(Line { is_future: true, ..alone(begin) });
+                    return self.finish(added);
+                };
                 self.end(ended, event, fields);
                 if let Some(pending) = self.pending.get_mut(&self.root(ended)) {
                     *pending = pending.saturating_sub(1);
                 }
-                return self.complete(ended);
+                return self.finish(ended);
             }
             // The future's line stands for its polls.
             Some(Future::Poll(number)) => self.futures.get(&of(number)).copied(),
@@ -157,27 +219,51 @@ impl Trees {
         };
         let next = self.next;
         let mut ended = Vec::new();
-        match self.open.step(slices, event.class(), thread, || polled.unwrap_or(next), |number| ended.push(number)) {
+        let keep = || polled.unwrap_or(next);
+        let phase = self.open.step(slices, event, thread, keep, |number, end| ended.push((number, end)));
+        let open = self.threads.entry(thread).or_default();
+        for (number, _) in &ended {
+            open.iter().rposition(|open| open == number).map(|place| open.remove(place));
+        }
+        for (number, end) in &ended {
+            if let End::Lost(at) = end {
+                self.cut(*number, *at);
+            }
+        }
+        match phase {
             Phase::Begin => {
                 let number = polled.unwrap_or_else(|| self.add(line(Kind::Open, own)));
                 self.threads.entry(thread).or_default().push(number);
-                None
             }
-            Phase::End(count) => {
-                let open = self.threads.entry(thread).or_default();
-                open.truncate(open.len().saturating_sub(count));
+            Phase::End => {
                 // What its end was missing in it stays open.
-                let number = ended.last().copied()?;
+                let Some((number, _)) = ended.last().copied() else { return };
                 if !self.lines.get(&number).is_some_and(|line| line.is_future) {
                     self.end(number, event, fields);
                 }
-                self.complete(number)
+                self.finish(number);
+            }
+            Phase::Alone(begin) => {
+                let number = self.add(alone(begin));
+                self.adopt(number);
+                if self.lines.get(&number).is_some_and(|line| line.parent.is_none()) {
+                    self.finish(number);
+                }
             }
             Phase::Instant => {
                 let number = self.add(line(Kind::Instant, event.name()));
-                self.lines.get(&number).is_some_and(|line| line.parent.is_none()).then_some(number)
+                if self.lines.get(&number).is_some_and(|line| line.parent.is_none()) {
+                    self.finish(number);
+                }
             }
         }
+    }
+
+    /// Ends what has lost its end when the trace ends.
+    fn close(&mut self) {
+        let mut lost = Vec::new();
+        self.open.finish(|_, number, at| lost.push((number, at)));
+        lost.into_iter().for_each(|(number, at)| self.cut(number, at));
     }
 }
 
@@ -196,22 +282,23 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let min = arguments.min.map_or(0, |min| u64::try_from(min.as_nanos()).unwrap_or(u64::MAX));
     let mut printer = Printer { out, zone: opened.zone.clone(), json: common.json, min, names: Names::default(), width: 16 };
     opened.traces.iter().for_each(|trace| printer.names.read(trace));
-    let mut trees = Trees::default();
+    let mut trees = Trees::new(Open::new(opened.whole()));
     opened.each(
         &mut summary,
         || fields,
         |item| {
             let Item::Event(event, (), fields) = item else { return Ok(ControlFlow::Continue(())) };
             let thread = printer.names.thread(event);
-            if let Some(root) = trees.step(&slices, event, thread, &String::from_utf8_lossy(fields)) {
-                printer.show(&trees.take(root))?;
-            }
+            trees.step(&slices, event, thread, &String::from_utf8_lossy(fields));
+            printer.complete(&mut trees)?;
             if trees.lines.len() >= WAITING {
                 printer.rest(&mut trees)?;
             }
             Ok(ControlFlow::Continue(()))
         },
     )?;
+    trees.close();
+    printer.complete(&mut trees)?;
     printer.rest(&mut trees)?;
     printer.out.flush()?;
     Ok(opened.close(&summary))
@@ -241,6 +328,15 @@ struct Printer {
 }
 
 impl Printer {
+    /// Shows the trees that are complete.
+    fn complete(&mut self, trees: &mut Trees) -> io::Result<()> {
+        while !trees.complete.is_empty() {
+            let roots = core::mem::take(&mut trees.complete);
+            roots.into_iter().try_for_each(|root| self.show(&trees.take(root)))?;
+        }
+        Ok(())
+    }
+
     /// Shows the trees that are left, as far as they go.
     fn rest(&mut self, trees: &mut Trees) -> io::Result<()> {
         let is_root = |(number, line): (&usize, &Line)| line.parent.is_none().then_some(*number);
@@ -253,21 +349,22 @@ impl Printer {
 
     /// Shows a tree.
     fn show(&mut self, tree: &[(usize, Line)]) -> io::Result<()> {
-        let is_long = |line: &Line| matches!(line.kind, Kind::Ended(duration, _) if duration >= self.min);
+        let is_long = |line: &Line| matches!(line.kind, Kind::Ended(Some(duration), _) if duration >= self.min);
         if self.min > 0 && !tree.first().is_some_and(|(_, line)| is_long(line)) {
             return Ok(());
         }
         for (depth, line) in tree {
             let thread = &line.thread;
             let (duration, end) = match &line.kind {
-                Kind::Instant | Kind::Open => (None, ""),
-                Kind::Ended(duration, fields) => (Some(*duration), fields.as_str()),
+                Kind::Instant | Kind::Open | Kind::Lost => (None, ""),
+                Kind::Ended(duration, fields) => (*duration, fields.as_str()),
             };
+            let is_lost = matches!(line.kind, Kind::Lost);
             if self.json {
                 let is_slice = !matches!(line.kind, Kind::Instant);
                 let row = json!({ "time_ns": line.time, "duration_ns": duration, "depth": depth, "name": line.name,
                                   "slice": is_slice, "thread": self.names.of(thread), "tid": thread.tid, "cpu": thread.cpu,
-                                  "fields": line.fields, "end_fields": end });
+                                  "fields": line.fields, "end_fields": end, "begin_lost": line.is_alone, "end_lost": is_lost });
                 writeln!(self.out, "{row}")?;
                 continue;
             }
@@ -280,7 +377,8 @@ impl Printer {
             let (indent, name) = ("  ".repeat(*depth), self.names.show(thread));
             self.width = self.width.max(name.chars().count());
             write!(self.out, "{time} {duration:>9}  {name:<width$} {indent}{}", line.name, width = self.width)?;
-            for (before, fields) in [("  ", line.fields.as_str()), (" → ", end)] {
+            let begin = if line.is_alone { "(begin lost)" } else { line.fields.as_str() };
+            for (before, fields) in [("  ", begin), (" → ", if is_lost { "(end lost)" } else { end })] {
                 if !fields.is_empty() {
                     write!(self.out, "{before}{fields}")?;
                 }

@@ -11,9 +11,12 @@ use trace_ctf::reader::Event;
 
 use super::super::json::ValueJson;
 use super::super::names::{Names, Thread};
-use super::super::slices::{Future, Open, Phase, Slices};
+use super::super::slices::{End, Future, Open, Phase, Slices};
 use super::super::source::Opened;
 use super::{Map, Process, Writer, label, process, tid};
+
+/// What a slice says of its end.
+const LOST: &str = "{\"end\":\"lost\"}";
 
 pub(super) struct Chrome {
     processes: Vec<Process>,
@@ -24,6 +27,8 @@ pub(super) struct Chrome {
     told: HashMap<Thread, Option<String>>,
     told_processes: HashMap<i64, Option<String>>,
     is_begun: bool,
+    /// Slices whose begin is lost, so far.
+    alone: u64,
     text: String,
 }
 
@@ -32,11 +37,12 @@ impl Chrome {
         Self {
             processes: Process::all(&opened.traces),
             slices: Slices::new(&opened.classes()),
-            open: Open::default(),
+            open: Open::new(opened.whole()),
             names: Names::default(),
             told: HashMap::new(),
             told_processes: HashMap::new(),
             is_begun: false,
+            alone: 0,
             text: String::new(),
         }
     }
@@ -44,6 +50,27 @@ impl Chrome {
     fn separate(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let first = !core::mem::replace(&mut self.is_begun, true);
         out.write_all(if first { b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n" } else { b",\n" })
+    }
+
+    /// Begins an object: its name, its phase and its time.
+    fn head(&mut self, name: &str, category: &str, letter: &str, time: i64, out: &mut dyn Write) -> io::Result<()> {
+        self.separate(out)?;
+        out.write_all(b"{\"name\":")?;
+        write_json(&mut *out, &name)?;
+        out.write_all(b",\"cat\":")?;
+        write_json(&mut *out, &category)?;
+        // Microseconds, with the nanoseconds behind the point.
+        self.text.clear();
+        let _ = write!(self.text, "{}.{:03}", time.div_euclid(1000), time.rem_euclid(1000));
+        write!(out, ",\"ph\":\"{letter}\",\"ts\":{}", self.text)
+    }
+
+    /// Ends the innermost slice of a thread that has no event that says so.
+    fn end(&mut self, pid: i64, tid: i64, time: i64, args: &str, out: &mut dyn Write) -> io::Result<()> {
+        self.separate(out)?;
+        self.text.clear();
+        let _ = write!(self.text, "{}.{:03}", time.div_euclid(1000), time.rem_euclid(1000));
+        write!(out, "{{\"ph\":\"E\",\"ts\":{},\"pid\":{pid},\"tid\":{tid},\"args\":{args}}}", self.text)
     }
 
     /// Names the thread and its process, if that was not done; returns the process's number.
@@ -97,48 +124,41 @@ impl Writer for Chrome {
     fn event(&mut self, event: &Event<'_>, fields: &[u8], out: &mut dyn Write) -> io::Result<()> {
         let thread = self.names.thread(event);
         let (pid, tid) = (self.tell(&thread, out)?, tid(&thread));
-        let phase = self.open.step(&self.slices, event.class(), thread, || (), drop);
-        let name = match phase {
-            Phase::Begin | Phase::End(_) => self.slices.name(event.class()).unwrap_or(event.name()),
-            Phase::Instant => event.name(),
-        };
-        // Microseconds, with the nanoseconds behind the point.
         let time = event.timestamp().unwrap_or_default();
-        self.text.clear();
-        let _ = write!(self.text, "{}.{:03}", time.div_euclid(1000), time.rem_euclid(1000));
-        let future = match self.slices.future(event) {
-            Some(Future::Begin(number)) => Some(("b", number)),
-            Some(Future::End(number)) => Some(("e", number)),
-            _ => None,
-        };
-        let own = self.slices.name(event.class()).filter(|_| future.is_some());
-        let name = own.unwrap_or(name);
-        let (letter, count) = match phase {
-            _ if future.is_some() => (future.map_or("", |(letter, _)| letter), 1),
-            Phase::Begin => ("B", 1),
-            Phase::End(count) => ("E", count),
-            Phase::Instant => ("i\",\"s\":\"t", 1),
-        };
-        let category = event.name().split(':').next().unwrap_or_default().to_owned();
-        let name = name.to_owned();
-        for number in 1..=count {
-            self.separate(out)?;
-            out.write_all(b"{\"name\":")?;
-            write_json(&mut *out, &name)?;
-            out.write_all(b",\"cat\":")?;
-            write_json(&mut *out, &category)?;
-            write!(out, ",\"ph\":\"{letter}\",\"ts\":{},\"pid\":{pid},\"tid\":{tid}", self.text)?;
-            if let Some((_, number)) = future {
-                write!(out, ",\"id\":{number}")?;
+        let mut closed = Vec::new();
+        let phase = self.open.step(&self.slices, event, thread, || (), |(), end| closed.push(end));
+        for end in closed {
+            match end {
+                End::Own => {}
+                End::Around => self.end(pid, tid, time, "{}", out)?,
+                End::Lost(at) => self.end(pid, tid, at, LOST, out)?,
             }
-            // Slices inside whose end is missing have no arguments of their own.
-            if number == count {
-                out.write_all(b",\"args\":")?;
-                out.write_all(fields)?;
-            }
-            out.write_all(b"}")?;
         }
-        Ok(())
+        let own = self.slices.name(event.class()).unwrap_or(event.name()).to_owned();
+        let category = event.name().split(':').next().unwrap_or_default().to_owned();
+        let (name, letter, id) = match (self.slices.future(event), phase) {
+            (Some(Future::Begin(number)), _) => (own, "b", Some(number.to_string())),
+            (Some(Future::End(number)), _) => (own, "e", Some(number.to_string())),
+            (_, Phase::Begin) => (own, "B", None),
+            (_, Phase::End) => (own, "E", None),
+            // A track of its own: nothing says what else happened in it.
+            (_, Phase::Alone(begin)) => {
+                self.alone += 1;
+                let (name, id) = (format!("{own} (begin lost)"), format!("\"lost {}\"", self.alone));
+                self.head(&name, &category, "b", begin.at, out)?;
+                write!(out, ",\"pid\":{pid},\"tid\":{tid},\"id\":{id}}}")?;
+                (name, "e", Some(id))
+            }
+            (_, Phase::Instant) => (event.name().to_owned(), "i\",\"s\":\"t", None),
+        };
+        self.head(&name, &category, letter, time, out)?;
+        write!(out, ",\"pid\":{pid},\"tid\":{tid}")?;
+        if let Some(id) = id {
+            write!(out, ",\"id\":{id}")?;
+        }
+        out.write_all(b",\"args\":")?;
+        out.write_all(fields)?;
+        out.write_all(b"}")
     }
 
     fn name(&mut self, event: &Event<'_>, _out: &mut dyn Write) -> io::Result<()> {
@@ -149,6 +169,12 @@ impl Writer for Chrome {
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
         if !self.is_begun {
             out.write_all(b"{\"traceEvents\":[")?;
+        }
+        let mut lost = Vec::new();
+        self.open.finish(|thread, (), at| lost.push((*thread, at)));
+        for (thread, at) in lost {
+            let (pid, _) = process(&self.processes, &self.names, &thread);
+            self.end(pid, tid(&thread), at, LOST, out)?;
         }
         // Names that came later than the thread's last event.
         let threads: Vec<Thread> = self.told.keys().copied().collect();

@@ -15,7 +15,7 @@ use trace_ctf::reader::{Event, Loss, Scope, Value};
 
 use super::super::columns::Column;
 use super::super::names::{Names, Thread};
-use super::super::slices::{Future, Open, Phase, Slices};
+use super::super::slices::{End, Future, Open, Phase, Slices};
 use super::super::source::{Class, Classes, Opened};
 use super::proto::Message;
 use super::{Map, Process, Writer, label, process, tid};
@@ -196,7 +196,7 @@ impl Perfetto {
             processes: Process::all(&opened.traces),
             class_names: Arc::new(names.collect()),
             slices,
-            open: Open::default(),
+            open: Open::new(opened.whole()),
             names: Names::default(),
             told: HashMap::new(),
             last: None,
@@ -278,8 +278,7 @@ impl Perfetto {
                     track.message(8, |_| ());
                 })?;
             }
-            let mut packet = Message::default();
-            packet.number(packet::SEQUENCE, sequence).number(packet::FLAGS, NEEDED).number(packet::TIMESTAMP, time);
+            let mut packet = packet_at(sequence, time);
             packet.message(packet::TRACK_EVENT, |of| {
                 of.number(track_event::TYPE, COUNTER).number(track_event::TRACK, own).double(track_event::DOUBLE_COUNTER, value);
             });
@@ -318,31 +317,44 @@ impl Writer for Perfetto {
             }
         }
         let flow = self.flow.as_mut().and_then(|column| column.text(event)).map(|value| number(&("flow", value)));
-        let mut begun = None;
-        let phase = self.open.step(&self.slices, event.class(), thread, || flow, |flow| begun = flow);
+        let (mut begun, mut closed) = (None, Vec::new());
+        let phase = self.open.step(
+            &self.slices,
+            event,
+            thread,
+            || flow,
+            |flow, end| match end {
+                End::Own => begun = flow,
+                End::Around => closed.push((time, false)),
+                End::Lost(at) => closed.push((self.origin.abs_diff(at.max(self.origin)), true)),
+            },
+        );
         let info = event.packet().info();
         let key = (event.trace().uuid, info.stream_class_id, info.stream_instance_id);
         let next = OWN_SEQUENCE + 1 + self.sequences.len() as u64;
         let sequence = self.sequences.entry(key).or_insert_with(|| Sequence { id: next, ..Sequence::default() });
         sequence.begin(out)?;
         let id = sequence.id;
-        // Slices inside whose end is missing end too.
-        if let Phase::End(count @ 2..) = phase {
-            for _ in 1..count {
-                let mut packet = Message::default();
-                packet.number(packet::SEQUENCE, id).number(packet::FLAGS, NEEDED).number(packet::TIMESTAMP, time);
-                packet.message(packet::TRACK_EVENT, |of| {
-                    of.number(track_event::TYPE, END).number(track_event::TRACK, own);
-                });
-                write(&packet, out)?;
+        // Slices that have no event that ends them.
+        closed.into_iter().try_for_each(|(time, is_lost)| end(id, own, time, is_lost, out))?;
+        let alone = match phase {
+            Phase::Alone(begin) => {
+                // A track of its own: nothing says what else happened in it.
+                let (around, at) = (own, self.origin.abs_diff(begin.at.max(self.origin)));
+                own = self::number(&("alone", thread, time, name));
+                track(out, own, |track| {
+                    track.number(5, around).text(2, &format!("{name} (begin lost)"));
+                })?;
+                Some(at)
             }
-        }
+            _ => None,
+        };
         let (mut interned, mut of) = (Message::default(), Message::default());
         let kind = match phase {
             _ if matches!(future, Some(Future::Begin(_))) => BEGIN,
             _ if matches!(future, Some(Future::End(_))) => END,
             Phase::Begin => BEGIN,
-            Phase::End(_) => END,
+            Phase::End | Phase::Alone(_) => END,
             Phase::Instant => INSTANT,
         };
         of.number(track_event::TYPE, kind).number(track_event::TRACK, own);
@@ -354,9 +366,22 @@ impl Writer for Perfetto {
                     interned.fields(entry);
                 }
             }
-            if kind != END {
-                let name = names.slice.filter(|_| kind == BEGIN).unwrap_or(names.event);
+            let label = |of: &mut Message, name| {
                 of.number(track_event::CATEGORY, names.category).number(track_event::NAME, name);
+            };
+            if kind != END {
+                label(&mut of, names.slice.filter(|_| kind == BEGIN).unwrap_or(names.event));
+            }
+            if let Some(at) = alone {
+                let mut begin = packet_at(id, at);
+                if !interned.is_empty() {
+                    begin.bytes(packet::INTERNED, core::mem::take(&mut interned).as_bytes());
+                }
+                begin.message(packet::TRACK_EVENT, |of| {
+                    of.number(track_event::TYPE, BEGIN).number(track_event::TRACK, own);
+                    label(of, names.slice.unwrap_or(names.event));
+                });
+                write(&begin, out)?;
             }
         }
         of.fields(annotations);
@@ -364,8 +389,7 @@ impl Writer for Perfetto {
         if let Some(flow) = flow.filter(|_| flow != begun) {
             of.fixed(track_event::FLOW, flow);
         }
-        let mut packet = Message::default();
-        packet.number(packet::SEQUENCE, id).number(packet::FLAGS, NEEDED).number(packet::TIMESTAMP, time);
+        let mut packet = packet_at(id, time);
         if !interned.is_empty() {
             packet.bytes(packet::INTERNED, interned.as_bytes());
         }
@@ -388,6 +412,13 @@ impl Writer for Perfetto {
     }
 
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let mut lost = Vec::new();
+        self.open.finish(|thread, _, at| lost.push((*thread, at)));
+        let sequence = self.sequences.values().map(|sequence| sequence.id).min().unwrap_or(OWN_SEQUENCE);
+        for (thread, at) in lost {
+            let (_, own) = self.tracks(&thread, out)?;
+            end(sequence, own, self.origin.abs_diff(at.max(self.origin)), true, out)?;
+        }
         // Names that came later than the thread's last event.
         let threads: Vec<Thread> = self.told.keys().copied().collect();
         threads.iter().try_for_each(|thread| self.tracks(thread, out).map(drop))
@@ -458,6 +489,27 @@ fn entry(annotation: &mut Message, name: &str, value: &Value<'_>) {
     inner.text(10, name);
     fill(&mut inner, value);
     annotation.bytes(11, inner.as_bytes());
+}
+
+/// A packet of a sequence, without what it is about.
+fn packet_at(sequence: u64, time: u64) -> Message {
+    let mut packet = Message::default();
+    packet.number(packet::SEQUENCE, sequence).number(packet::FLAGS, NEEDED).number(packet::TIMESTAMP, time);
+    packet
+}
+
+/// Ends the innermost slice of a track that has no event that says so.
+fn end(sequence: u64, own: u64, time: u64, is_lost: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut packet = packet_at(sequence, time);
+    packet.message(packet::TRACK_EVENT, |of| {
+        of.number(track_event::TYPE, END).number(track_event::TRACK, own);
+        if is_lost {
+            of.message(track_event::ANNOTATION, |annotation| {
+                annotation.text(10, "end").text(6, "lost");
+            });
+        }
+    });
+    write(&packet, out)
 }
 
 fn track(out: &mut dyn Write, own: u64, describe: impl FnOnce(&mut Message)) -> io::Result<()> {

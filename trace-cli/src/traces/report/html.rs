@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::distribution::Distribution;
 use super::super::hist::number;
 use super::super::time::{self, span};
-use super::{BINS, Report};
+use super::{BINS, Drawn, Lost, Report};
 use crate::live::text::{Bytes, Rate};
 
 const STYLE: &str = include_str!("page.css");
@@ -57,11 +57,15 @@ fn overview(report: &Report, zone: &TimeZone, page: &mut String) {
     for (name, value) in rows {
         let _ = write!(page, "<tr><th>{name}</th><td>{value}</td></tr>");
     }
-    let _ = writeln!(
+    let _ = write!(
         page,
-        "<tr><th>lost</th><td{class}>{} discarded events, {} lost packets, {} damaged files</td></tr></table>",
+        "<tr><th>lost</th><td{class}>{} discarded events, {} lost packets, {} damaged files</td></tr>",
         lost.discarded_events, lost.lost_packets, lost.damaged
     );
+    if let Some(missing) = &report.missing {
+        let _ = write!(page, "<tr><th>whole</th><td class=\"loss\">{missing}</td></tr>");
+    }
+    page.push_str("</table>\n");
 }
 
 fn rate(report: &Report, page: &mut String) {
@@ -99,6 +103,14 @@ fn timeline(report: &Report, page: &mut String) {
          <output id=\"where\"></output></div>\n<div id=\"frame\"><canvas id=\"timeline\" tabindex=\"0\" role=\"img\" \
          aria-label=\"timeline of the threads; the tables have the numbers\"></canvas></div>\n<ol id=\"found\"></ol>\n",
     );
+    if report.merged > 0 {
+        let (drawn, merged) = (report.slices.len(), report.merged);
+        let _ = writeln!(
+            page,
+            "<p id=\"merged\">The {drawn} longest slices are drawn one by one. The {merged} others are merged: the darker, the larger the \
+             share of the time that they take.</p>"
+        );
+    }
     page.push_str("<table><tr><th>thread</th><th class=\"n\">events</th><th class=\"n\">bytes</th></tr>");
     for (thread, count) in &report.counts.threads {
         let name = escape(&report.counts.names.show(thread));
@@ -111,9 +123,9 @@ fn timeline(report: &Report, page: &mut String) {
     }
     page.push_str("</table>\n<details><summary>the longest slices as a table</summary><table>");
     page.push_str("<tr><th>slice</th><th class=\"n\">took</th><th class=\"n\">after</th><th>thread</th></tr>");
-    for (begin, duration, name, thread) in report.slices.iter().take(100) {
-        let (after, thread) = (span(begin.abs_diff(report.first) as f64), escape(&report.counts.names.show(thread)));
-        let (name, took) = (escape(name), span(*duration as f64));
+    for slice in report.slices.iter().take(100) {
+        let (after, thread) = (span(slice.begin.abs_diff(report.first) as f64), escape(&report.counts.names.show(&slice.thread)));
+        let (name, took) = (escape(&name(report, slice)), span(slice.duration as f64));
         let _ = write!(page, "<tr><td>{name}</td><td class=\"n\">{took}</td><td class=\"n\">{after}</td><td>{thread}</td></tr>");
     }
     page.push_str("</table></details>\n");
@@ -176,23 +188,42 @@ fn histogram(values: &Distribution, show: fn(f64) -> String, page: &mut String) 
     page.push_str("</table>\n");
 }
 
+/// What a slice is called.
+fn name(report: &Report, slice: &Drawn) -> String {
+    let name = report.names.get(slice.pair as usize).map_or("", String::as_str);
+    match slice.lost {
+        Lost::Nothing => name.to_owned(),
+        Lost::Begin => format!("{name} (begin lost)"),
+        Lost::End => format!("{name} (end lost)"),
+    }
+}
+
 /// What the script draws.
 fn data(report: &Report) -> String {
-    let lanes: HashMap<_, _> = report.lanes.iter().enumerate().map(|(lane, (thread, _))| (*thread, lane)).collect();
-    let (mut names, mut places): (Vec<&str>, HashMap<&str, usize>) = Default::default();
+    let lanes: HashMap<_, _> = report.lanes.iter().enumerate().map(|(number, lane)| (lane.thread, number)).collect();
+    let (mut names, mut places): (Vec<String>, HashMap<(u32, Lost), usize>) = Default::default();
     let mut slices = Vec::new();
-    for (begin, duration, name, thread) in &report.slices {
-        let Some(lane) = lanes.get(thread) else { continue };
-        let place = *places.entry(name).or_insert_with(|| {
-            names.push(name);
+    for slice in &report.slices {
+        let Some(lane) = lanes.get(&slice.thread) else { continue };
+        let place = *places.entry((slice.pair, slice.lost)).or_insert_with(|| {
+            names.push(name(report, slice));
             names.len() - 1
         });
-        slices.push(json!([begin.abs_diff(report.first), duration, place, lane]));
+        slices.push(json!([slice.begin.abs_diff(report.first), slice.duration, place, lane, slice.depth]));
     }
+    let bin = report.duration.max(1) as f64 / BINS as f64;
+    // Of each depth that has any: the bins in which there are some, each with the share of it.
+    let shares = |merged: &Vec<u64>| {
+        let taken = merged.iter().enumerate().filter(|(_, taken)| **taken > 0);
+        taken.map(|(place, taken)| json!([place, ((*taken as f64 / bin).min(1.0) * 1000.0).ceil() / 1000.0])).collect::<Vec<_>>()
+    };
     let threads: Vec<_> = report
         .lanes
         .iter()
-        .map(|(thread, events)| json!({ "name": report.counts.names.show(thread), "events": events }))
+        .map(|lane| {
+            let merged: Vec<_> = lane.merged.iter().map(shares).collect();
+            json!({ "name": report.counts.names.show(&lane.thread), "events": lane.events, "merged": merged })
+        })
         .collect();
     let data = json!({ "duration_ns": report.duration, "bins": BINS, "threads": threads, "names": names, "slices": slices });
     // Nothing in it ends the element it stands in.

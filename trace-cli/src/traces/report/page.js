@@ -2,19 +2,10 @@
 const data = JSON.parse(document.getElementById('data').textContent);
 const canvas = document.getElementById('timeline'), status = document.getElementById('where');
 const search = document.getElementById('search'), found = document.getElementById('found');
-const LABEL = 150, ROW = 17, DEEPEST = 4;
-// How deep each slice lies in others of its thread, and where the lanes begin: as high as their slices are deep.
-const inner = data.threads.map(() => 1);
-{
-  const open = data.threads.map(() => []);
-  for (const slice of [...data.slices].sort((a, b) => a[0] - b[0] || b[1] - a[1])) {
-    const [at, duration, , own] = slice;
-    if (!open[own]) continue;
-    while (open[own].length && open[own].at(-1) <= at) open[own].pop();
-    slice.push(Math.min(open[own].length, DEEPEST - 1)); open[own].push(at + duration);
-    inner[own] = Math.max(inner[own], slice[4] + 1);
-  }
-}
+const LABEL = 150, ROW = 17;
+// Lanes are as high as their slices are deep.
+const inner = data.threads.map(thread => Math.max(1, ...thread.merged.map((bins, depth) => bins.length ? depth + 1 : 0)));
+for (const [, , , own, depth] of data.slices) inner[own] = Math.max(inner[own], depth + 1);
 const tops = [0];
 inner.forEach((rows, lane) => tops.push(tops[lane] + 18 + rows * ROW));
 let from = 0, to = data.duration_ns || 1;
@@ -37,6 +28,11 @@ function draw() {
       g.fillStyle = root.getPropertyValue('--bar'); g.globalAlpha = .25 + .75 * count / most;
       g.fillRect(x(i * bin), events, Math.max(1, x((i + 1) * bin) - x(i * bin)), 9);
     });
+    thread.merged.forEach((bins, depth) => bins.forEach(([i, share]) => {
+      if ((i + 1) * bin < from || i * bin > to) return;
+      g.fillStyle = ink; g.globalAlpha = .15 + .45 * share;
+      g.fillRect(x(i * bin), y + 3 + depth * ROW, Math.max(1, x((i + 1) * bin) - x(i * bin)), ROW - 1);
+    }));
     g.globalAlpha = 1;
     data.slices.forEach(([at, duration, name, own, depth]) => {
       if (own !== lane || at > to || at + duration < from) return;

@@ -1,0 +1,405 @@
+//! What the verbs say where events are missing is true: of threads that change their CPUs while these lose events, every call and
+//! every request is known, and so is what of it got into the trace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use trace_ctf::metadata;
+use trace_ctf::packet::{HEADER_LEN, PacketHeader};
+use trace_ctf::schema::{Clock, EnvValue, EventClass, EventHeader, Field, FieldClass, Label, Schema, StreamClass, Trace};
+
+const UUID: [u8; 16] = [5; 16];
+/// Nanoseconds from the Unix epoch to the clock's origin.
+const ORIGIN: i64 = 1_700_000_000_000_000_000;
+const CPUS: usize = 3;
+const NAMES: [&str; 6] =
+    ["app:work::entry", "app:work::exit", "app:step::entry", "app:step::exit", "app:request_begin", "app:request_end"];
+const REQUEST: usize = 4;
+
+/// What happened: a call of a function, or a request.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    /// The place of its begin in [`NAMES`].
+    kind: usize,
+    tid: i32,
+    begin: i64,
+    end: i64,
+    /// Of a call, what its exit says.
+    duration: u64,
+}
+
+/// An event, with what is told besides its thread: of an exit the duration, of a request its number.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    time: u64,
+    kind: usize,
+    tid: i32,
+    number: u64,
+}
+
+/// What of the trace is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// The oldest packets of each CPU, as in a snapshot of rings that wrapped.
+    Beginnings,
+    /// Packets in between, by the numbers of the others.
+    Packets,
+    /// Events in between, by the counts of discarded ones.
+    Events,
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % limit
+    }
+}
+
+/// All that happened, and what each CPU recorded of it.
+struct Program {
+    random: Random,
+    now: u64,
+    cpus: [Vec<Record>; CPUS],
+    slices: Vec<Slice>,
+    requests: u64,
+}
+
+impl Program {
+    fn event(&mut self, cpu: usize, kind: usize, tid: i32, number: u64) -> i64 {
+        self.now += 400 + self.random.below(3000);
+        self.cpus[cpu].push(Record { time: self.now, kind, tid, number });
+        ORIGIN + self.now as i64
+    }
+
+    /// A thread does something on some CPU, and maybe something else in it: nothing calls itself.
+    fn run(&mut self, tid: i32, around: &[usize]) {
+        let kind = 2 * self.random.below(3) as usize;
+        if around.contains(&kind) {
+            return;
+        }
+        // It may end on another CPU than it begins on.
+        let [first, last] = [(); 2].map(|()| self.random.below(CPUS as u64) as usize);
+        self.requests += 1;
+        let number = self.requests;
+        let begin = self.event(first, kind, tid, number);
+        for _ in 0..self.random.below(3) {
+            self.run(tid, &[around, &[kind]].concat());
+        }
+        // Recording the entry and the exit itself takes some time.
+        let duration = self.now + ORIGIN as u64 - begin as u64;
+        let end = self.event(last, kind + 1, tid, number);
+        let duration = if kind == REQUEST { duration } else { (end - begin) as u64 - 20 };
+        if kind != REQUEST {
+            self.cpus[last].last_mut().unwrap().number = duration;
+        }
+        self.slices.push(Slice { kind, tid, begin, end, duration });
+    }
+}
+
+fn schema(missing: Missing) -> Schema {
+    let clock = Clock { uuid: [3; 16], offset_s: 1_700_000_000, ..Clock::default() };
+    let context = vec![Field::new("vtid", FieldClass::signed(32))];
+    let streams = vec![StreamClass { id: 0, header: EventHeader::Full, context }];
+    let reason = ("snapshot_reason".to_owned(), EnvValue::String("test".into()));
+    let environment = if missing == Missing::Beginnings { vec![reason] } else { Vec::new() };
+    let mut schema = Schema::new(Trace { uuid: UUID, environment, clock, streams }).unwrap();
+    let labels = vec![Label { label: "returned".into(), low: 0, high: 0 }];
+    for (id, name) in (0..).zip(NAMES) {
+        let fields = match id as usize {
+            REQUEST.. => vec![Field::new("id", FieldClass::unsigned(64))],
+            kind if kind % 2 == 0 => Vec::new(),
+            _ => vec![
+                Field::new("outcome", FieldClass::Enumeration { bits: 8, signed: false, labels: labels.clone() }),
+                Field { unit: Some("ns".into()), ..Field::new("duration", FieldClass::unsigned(64)) },
+            ],
+        };
+        schema.add(EventClass { stream_id: 0, id, name: name.into(), level: None, source: None, fields }).unwrap();
+    }
+    schema
+}
+
+/// A trace, and what it lacks.
+struct Made {
+    slices: Vec<Slice>,
+    /// The events that are in it, by time and kind.
+    kept: BTreeSet<(i64, usize)>,
+    all: BTreeSet<(i64, usize)>,
+    /// When the last CPU begins.
+    complete: i64,
+}
+
+impl Made {
+    /// The slice of that kind that began then, or ended then.
+    fn slice(&self, kind: usize, at: impl Fn(&Slice) -> bool) -> Option<&Slice> {
+        self.slices.iter().find(|slice| slice.kind == kind && at(slice))
+    }
+
+    fn is_true(&self, kind: usize, begin: i64, end: i64) -> bool {
+        self.slice(kind, |slice| slice.begin == begin && slice.end == end).is_some()
+    }
+}
+
+fn make(directory: &Path, missing: Missing, seed: u64) -> Made {
+    let mut program =
+        Program { random: Random(seed), now: 1000, cpus: [(); CPUS].map(|()| Vec::new()), slices: Vec::new(), requests: 0 };
+    while program.slices.len() < 2000 {
+        let tid = 100 + program.random.below(4) as i32;
+        program.run(tid, &[]);
+        // Now and then nothing happens for a while, which makes false pairs the longest.
+        program.now += if program.random.below(40) == 0 { 3_000_000 } else { 0 };
+    }
+    fs::create_dir_all(directory).unwrap();
+    fs::write(directory.join("metadata"), metadata::write(&schema(missing))).unwrap();
+    let (mut kept, mut complete) = (BTreeSet::new(), 0);
+    for (cpu, records) in program.cpus.iter().enumerate() {
+        let base = PacketHeader { stream_instance_id: cpu as u64, cpu_id: cpu as u32, ..PacketHeader::default() };
+        let mut header = base;
+        let mut file = Vec::new();
+        let packets: Vec<_> = records.chunks(40).collect();
+        for (number, packet) in packets.iter().enumerate() {
+            let is_old = missing == Missing::Beginnings && number < packets.len() / 6 * (cpu + 1);
+            let is_lossy = number > 0 && number % 9 == 2 * cpu;
+            header.sequence += u64::from(!is_old);
+            if is_old || is_lossy && missing == Missing::Packets {
+                continue;
+            }
+            if file.is_empty() {
+                let begin = packet[0].time;
+                complete = complete.max(ORIGIN + begin as i64);
+                let begin = if missing == Missing::Beginnings { begin } else { 1 };
+                file = PacketHeader { timestamp_begin: begin, timestamp_end: begin, ..base }.encode_opening(&UUID).to_vec();
+            }
+            let (mut content, mut discarded) = (Vec::new(), 0);
+            for (place, record) in packet.iter().enumerate() {
+                if is_lossy && missing == Missing::Events && (10..25).contains(&place) {
+                    discarded += 1;
+                    continue;
+                }
+                kept.insert((ORIGIN + record.time as i64, record.kind));
+                EventHeader::Full.encode(record.kind as u32, record.time, 0, &mut content);
+                content.extend(record.tid.to_le_bytes());
+                if record.kind % 2 == 1 && record.kind < REQUEST {
+                    content.push(0);
+                }
+                if record.kind % 2 == 1 || record.kind >= REQUEST {
+                    content.extend(record.number.to_le_bytes());
+                }
+            }
+            header.events_discarded += discarded;
+            header.timestamp_begin = packet[0].time;
+            header.timestamp_end = packet[packet.len() - 1].time;
+            header.content_bits = (HEADER_LEN + content.len()) as u64 * 8;
+            header.packet_bits = header.content_bits;
+            file.extend(header.encode(&UUID));
+            file.append(&mut content);
+        }
+        fs::write(directory.join(format!("stream_{cpu}")), file).unwrap();
+    }
+    let all = program.cpus.iter().flatten().map(|record| (ORIGIN + record.time as i64, record.kind)).collect();
+    assert!(kept.len() > 2000 && kept != all, "{} events", kept.len());
+    Made { slices: program.slices, kept, all, complete }
+}
+
+fn run(arguments: &[&str], here: &Path) -> Output {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_ringtrace")).args(arguments).env("TZ", "UTC").current_dir(here).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn lines(arguments: &[&str], here: &Path) -> Vec<Value> {
+    let printed = run(arguments, here).stdout;
+    String::from_utf8(printed).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn kind_of(name: &str) -> usize {
+    2 * ["app:work", "app:step", "app:request"].iter().position(|known| *known == name).unwrap_or_else(|| panic!("{name}"))
+}
+
+/// Runs a test with traces that lack something in different ways.
+fn with(mut check: impl FnMut(&Made, &Path, Missing)) {
+    for (missing, seed) in [(Missing::Beginnings, 1), (Missing::Packets, 2), (Missing::Events, 3), (Missing::Events, 4)] {
+        let here = tempfile::tempdir().unwrap();
+        let made = make(&here.path().join("trace"), missing, seed);
+        check(&made, here.path(), missing);
+    }
+}
+
+/// The latencies of requests: each as its begin and its end.
+fn latencies(options: &[&str], here: &Path) -> (Value, Vec<(i64, i64)>) {
+    let command = ["latency", "request_begin", "request_end", "--slowest", "100000", "--in", "trace", "--json"];
+    let row = lines(&[&command, options].concat(), here).remove(0);
+    let number = |row: &Value, name: &str| row[name].as_i64().unwrap();
+    let slowest = row["slowest"].as_array().unwrap().iter();
+    let pairs = slowest.map(|pair| (number(pair, "begin_ns"), number(pair, "begin_ns") + number(pair, "duration_ns"))).collect();
+    (row, pairs)
+}
+
+#[test]
+fn no_pair_is_false() {
+    let mut false_ones = 0;
+    with(|made, here, missing| {
+        let (row, pairs) = latencies(&[], here);
+        let (all_row, all) = latencies(&["--across-losses"], here);
+        assert!(pairs.len() > 100, "{missing:?}: {row}");
+        pairs.iter().for_each(|(begin, end)| assert!(made.is_true(REQUEST, *begin, *end), "{missing:?} {begin} {end}"));
+        // What is left out is counted, and not more than that.
+        assert_eq!(row["across_losses"].as_u64().unwrap() as usize, all.len() - pairs.len(), "{missing:?}");
+        assert_eq!((&row["latency_ns"]["count"], &all_row["across_losses"]), (&pairs.len().into(), &0.into()));
+        false_ones += all.iter().filter(|(begin, end)| !made.is_true(REQUEST, *begin, *end)).count();
+        let said = String::from_utf8(run(&["latency", "request_begin", "request_end", "--in", "trace"], here).stdout).unwrap();
+        assert!(said.contains("may span lost events and are left out; --across-losses includes them"), "{said}");
+    });
+    assert!(false_ones > 10, "{false_ones}");
+}
+
+#[test]
+fn calls_take_as_long_as_their_exits_say() {
+    with(|made, here, missing| {
+        let row = lines(&["latency", "app:work", "--slowest", "100000", "--in", "trace", "--json"], here).remove(0);
+        let mut expected: Vec<_> = made
+            .slices
+            .iter()
+            .filter(|slice| slice.kind == 0 && made.kept.contains(&(slice.end, 1)))
+            .map(|slice| (slice.duration, slice.end - slice.duration as i64, i64::from(slice.tid)))
+            .collect();
+        expected.sort_unstable();
+        let number = |row: &Value, name: &str| row[name].as_i64().unwrap();
+        let slowest = row["slowest"].as_array().unwrap().iter();
+        let mut shown: Vec<_> =
+            slowest.map(|pair| (number(pair, "duration_ns") as u64, number(pair, "begin_ns"), number(pair, "tid"))).collect();
+        shown.sort_unstable();
+        assert_eq!(shown, expected, "{missing:?}");
+    });
+}
+
+#[test]
+fn trees_do_not_reach_over_what_is_missing() {
+    with(|made, here, missing| {
+        let (mut whole, mut alone, mut lost, mut apart) = (0, 0, 0, 0);
+        for line in lines(&["tree", "trace", "--json"], here) {
+            if line["slice"] == false {
+                // An end whose begin was never there: it says nothing of a duration.
+                continue;
+            }
+            let (kind, time) = (kind_of(line["name"].as_str().unwrap()), line["time_ns"].as_i64().unwrap());
+            let duration = line["duration_ns"].as_i64();
+            match (&line["begin_lost"], &line["end_lost"], duration) {
+                (Value::Bool(true), _, None) => assert_eq!(kind, REQUEST, "{line}"),
+                (Value::Bool(true), _, Some(duration)) => {
+                    let own = made.slice(kind, |slice| slice.end == time + duration).unwrap_or_else(|| panic!("{line}"));
+                    assert_eq!(own.duration as i64, duration);
+                    apart += u64::from(made.kept.contains(&(own.begin, kind)));
+                    alone += 1;
+                }
+                (_, Value::Bool(true), _) => {
+                    assert!(made.slice(kind, |slice| slice.begin == time).is_some(), "{line}");
+                    lost += 1;
+                }
+                (_, _, Some(duration)) => {
+                    assert!(made.is_true(kind, time, time + duration), "{missing:?}: {line}");
+                    whole += 1;
+                }
+                (_, _, None) => panic!("{missing:?}: nothing says why it has no end: {line}"),
+            }
+        }
+        assert!(whole > 500 && alone > 10 && lost > 10, "{missing:?}: {whole} {alone} {lost}");
+        // Where it is not clear what is over and what is not, a call is shown as two, and of each what is known.
+        assert!(apart * 20 < whole, "{missing:?}: {apart} of {whole}");
+    });
+}
+
+#[test]
+fn slices_of_an_export_do_not_reach_over_what_is_missing() {
+    with(|made, here, missing| {
+        run(&["export", "trace", "--to", "chrome", "-o", "trace.json"], here);
+        let exported = fs::read_to_string(here.join("trace.json")).unwrap();
+        assert!(serde_json::from_str::<Value>(&exported).is_ok());
+        // Times have more digits than floating point, and each event has a line.
+        let timed = |line: &str| {
+            let (_, rest) = line.split_once("\"ts\":")?;
+            let time: i64 = rest.split(',').next()?.replace('.', "").parse().unwrap();
+            Some((time, serde_json::from_str::<Value>(line.trim_end_matches(',')).unwrap()))
+        };
+        let mut events: Vec<_> = exported.lines().filter_map(timed).collect();
+        // As their readers do: by time, and where that is the same, as they stand.
+        events.sort_by_key(|(time, _)| *time);
+        let mut open: BTreeMap<i64, Vec<(i64, &Value)>> = BTreeMap::new();
+        let mut slices = 0;
+        for (time, event) in &events {
+            let stack = open.entry(event["tid"].as_i64().unwrap()).or_default();
+            match event["ph"].as_str().unwrap() {
+                "B" => stack.push((*time, event)),
+                "E" => {
+                    let (at, begin) = stack.pop().unwrap_or_else(|| panic!("{missing:?}: nothing to end: {event}"));
+                    let kind = kind_of(begin["name"].as_str().unwrap());
+                    if event["args"]["end"] == "lost" {
+                        continue;
+                    }
+                    assert_eq!(event["name"], begin["name"], "{missing:?}");
+                    assert!(made.is_true(kind, at, *time), "{missing:?}: {begin} {event}");
+                    slices += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(slices > 500, "{missing:?}: {slices}");
+        assert!(open.values().all(Vec::is_empty), "{missing:?}: {open:?}");
+        run(&["report", "trace", "-o", "report.html"], here);
+        run(&["export", "trace", "--to", "perfetto", "-o", "trace.pftrace"], here);
+    });
+}
+
+#[test]
+fn every_verb_says_from_when_a_snapshot_is_whole() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    let made = make(&here.join("trace"), Missing::Beginnings, 1);
+    let last = made.all.last().unwrap().0;
+    let stats = &lines(&["stats", "trace", "--json"], here)[0];
+    assert_eq!(stats["losses"]["discarded_events"], 0);
+    let whole = &stats["whole"];
+    assert_eq!((&whole["from_ns"], &whole["to_ns"]), (&made.complete.into(), &last.into()), "{whole}");
+    assert_eq!((&whole["late_streams"], &whole["streams"]), (&(CPUS - 1).into(), &CPUS.into()));
+    let time = run(&["view", "trace", "--whole", "--head", "1", "--time", "date"], here);
+    let time = String::from_utf8(time.stdout).unwrap()[..29].to_owned();
+    for command in [&["stats", "trace"][..], &["check", "trace"], &["view", "trace"], &["top", "trace"], &["tree", "trace"]] {
+        let output = run(command, here);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let sentence = format!("on all CPUs from {time} to ");
+        assert!(said.contains(&sentence) && said.contains("before that, the events of 2 of 3 CPUs are missing"), "{said}");
+    }
+    run(&["report", "trace", "-o", "report.html"], here);
+    assert!(fs::read_to_string(here.join("report.html")).unwrap().contains(&format!("on all CPUs from {time} to ")));
+    // What `--whole` leaves is all that happened in that time.
+    let expected: BTreeSet<_> = made.all.range((made.complete, 0)..).copied().collect();
+    let shown = lines(&["view", "trace", "--whole", "--json"], here);
+    let shown: BTreeSet<_> = shown
+        .iter()
+        .map(|line| (line["timestamp_ns"].as_i64().unwrap(), NAMES.iter().position(|name| line["name"] == *name).unwrap()))
+        .collect();
+    assert_eq!(shown, expected);
+    assert!(shown.len() < made.kept.len());
+    let output = run(&["stats", "trace", "--whole"], here);
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(!said.contains("whole"), "{said}");
+    // Of a trace that has lost events in between, the longest time without a loss.
+    let made = make(&here.join("lossy"), Missing::Events, 3);
+    let whole = &lines(&["stats", "lossy", "--json"], here)[0]["whole"];
+    let [from, to] = ["from_ns", "to_ns"].map(|name| whole[name].as_i64().unwrap());
+    assert!(from < to && whole["holes"].as_u64() > Some(2), "{whole}");
+    let within = |set: &BTreeSet<(i64, usize)>| set.range((from, 0)..(to, 0)).copied().collect::<BTreeSet<_>>();
+    assert_eq!(within(&made.kept), within(&made.all));
+    let count = lines(&["view", "lossy", "--whole", "--json"], here).len();
+    assert_eq!(count, made.kept.range((from, 0)..(to + 1, 0)).count());
+    // Nothing is said where nothing is missing.
+    let output = run(&["stats", "lossy", "--whole"], here);
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("whole:"));
+}
