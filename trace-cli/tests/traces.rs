@@ -85,7 +85,8 @@ fn view_takes_times_names_and_expressions() {
     assert_eq!(columns, expected);
     fail(&["view", "--event", "shop:request_bgin"], 1, &["did you mean shop:request_begin"], here);
     fail(&["view", "--event", "net*"], 1, &["no event has this name", "the events are: ringtrace:thread_name, shop:"], here);
-    fail(&["view", "--if", "byte > 4"], 1, &["no field is called `byte`", "did you mean"], here);
+    let all = "the fields are: age, bytes, cpu_id, id, name, outcome, path, status, tid, vtid";
+    fail(&["view", "--if", "byte > 4"], 1, &["no field is called `byte`", "did you mean `bytes`? ", all], here);
     fail(&["view", "--columns", "sttus"], 1, &["no such field", "did you mean status?", "the fields are: id, path"], here);
     fail(&["view", "--from", "soon"], 1, &["soon: no time", "+250ms"], here);
     fail(&["view", "--from", "+2s", "--until", "+1s"], 1, &["nothing lies between"], here);
@@ -330,9 +331,9 @@ fn trees_have_durations() {
     let text = succeed(&["tree", "--utc", "--min", "149us"], here);
     let expected = "\
 22:13:20.049001000  149.0 µs  worker-0 4201    shop:request  id=98 path=\"/\" → id=98 status=200
-22:13:20.049011000            worker-0 4201      shop:cache_lookup  outcome=\"HIT\" bytes=128 age=12.25
+22:13:20.049011000            worker-0 4201      shop:cache_lookup  outcome=\"HIT\" bytes=128 B age=12.25
 22:13:20.049002000  149.0 µs  worker-1 4202    shop:request  id=99 path=\"/\" → id=99 status=200
-22:13:20.049012000            worker-1 4202      shop:cache_lookup  outcome=\"HIT\" bytes=128 age=12.25
+22:13:20.049012000            worker-1 4202      shop:cache_lookup  outcome=\"HIT\" bytes=128 B age=12.25
 ";
     assert_eq!(text, expected);
     fail(&["tree", "--event", "cache_lookup"], 1, &["no two events of this trace begin and end", "latency A B"], here);

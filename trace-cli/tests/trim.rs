@@ -51,6 +51,12 @@ fn a_part_is_what_was_asked_for() {
     sample::write(&here.join("shop"), Variation { discarded: 3, ..Variation::default() });
     assert_eq!(agrees("shop", &[], here), 300);
     assert_eq!(agrees("shop", &["--from", "22:13:20.010", "--until", "22:13:20.030"], here), 120);
+    let names = run(&["top", "part", "--by", "thread", "--json"], here);
+    for name in ["worker-0", "worker-1"] {
+        assert!(text(&names.stdout).contains(name), "its name was told before the part: {}", text(&names.stdout));
+    }
+    let first = run(&["view", "part", "--head", "1", "--utc"], here);
+    assert!(text(&first.stdout).starts_with("22:13:20.010000000  ringtrace:thread_name"), "{}", text(&first.stdout));
     assert_eq!(agrees("shop", &["--event", "*request*"], here), 200);
     assert_eq!(agrees("shop", &["--if", "outcome == \"MISS\""], here), 10);
     let stats = |directory: &str| -> serde_json::Value {

@@ -17,6 +17,7 @@ use trace_filter::Expression;
 use trace_registry::Glob;
 use trace_registry::registry::{self, Match};
 
+use super::columns::names;
 use super::filter::Filter;
 use super::names::THREAD_NAME;
 use super::summary::Summary;
@@ -204,6 +205,11 @@ impl Opened {
         };
         (self.from, self.to) = (Some(begin), Some(end.saturating_add(1).min(self.to.unwrap_or(i64::MAX))));
         Ok(())
+    }
+
+    /// From when events are wanted.
+    pub(super) fn from(&self) -> Option<i64> {
+        self.from
     }
 
     /// Where nothing is missing.
@@ -525,7 +531,9 @@ fn plans(traces: &[Trace], wanted: &Wanted) -> Result<HashMap<Class, Plan>, Fail
     };
     let expression = Expression::parse(condition).map_err(|error| Failure::Wrong(format!("--if: {error}")))?;
     let (mut refused, mut is_used) = (None, false);
+    let mut fields: Vec<String> = Vec::new();
     for (stream, class) in named {
+        fields.extend(names(stream, class));
         match Filter::new(&expression, stream, class) {
             Ok(filter) => {
                 plans.insert(Class::of(class), Plan::Some(Box::new(filter)));
@@ -537,9 +545,23 @@ fn plans(traces: &[Trace], wanted: &Wanted) -> Result<HashMap<Class, Plan>, Fail
         }
     }
     match refused {
-        Some((error, class)) if !is_used => Err(Failure::Wrong(format!("--if: {error}\n  (these are those of {})", class.name))),
+        Some((error, _)) if !is_used && error.problem().starts_with("no field is called") => {
+            Err(Failure::Wrong(format!("--if: {}", with_fields_of_all(&error, fields))))
+        }
+        Some((error, class)) if !is_used => Err(Failure::Wrong(format!("--if: {error}\n  (this is said of {})", class.name))),
         _ => Ok(plans),
     }
+}
+
+/// An error about a field that no class has, with the fields of all of them.
+fn with_fields_of_all(error: &trace_filter::Error, mut fields: Vec<String>) -> trace_filter::Error {
+    fields.sort_unstable();
+    fields.dedup();
+    let near = error.remedy().split_once("? ").map_or("", |(near, _)| near);
+    let near = if near.starts_with("did you mean") { format!("{near}? ") } else { String::new() };
+    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+    let remedy = format!("{near}{}", there_are("fields", &fields));
+    trace_filter::Error::at(error.text(), error.span(), error.problem(), remedy)
 }
 
 /// The time of the first event.

@@ -285,7 +285,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let mut trees = Trees::new(Open::new(opened.whole()));
     opened.each(
         &mut summary,
-        || fields,
+        || |event: &Event<'_>, text: &mut Vec<u8>| fields(event, !common.json, text),
         |item| {
             let Item::Event(event, (), fields) = item else { return Ok(ControlFlow::Continue(())) };
             let thread = printer.names.thread(event);
@@ -304,14 +304,27 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     Ok(opened.close(&summary))
 }
 
-/// The payload as `name=value`, values as in JSON.
-fn fields(event: &Event<'_>, text: &mut Vec<u8>) {
+/// The payload as `name=value`, values as in JSON; for people with their units.
+fn fields(event: &Event<'_>, has_units: bool, text: &mut Vec<u8>) {
     let Value::Structure(members) = event.payload() else { return };
+    let declared = event.class().fields.iter().flat_map(|root| &root.structure.members);
+    let units =
+        declared.filter_map(|member| Some((member.name(), member.unit.as_deref()?))).filter(|_| has_units).collect::<Vec<_>>();
     let mut between = "";
     for (name, value) in &members {
+        let unit = units.iter().find(|(known, _)| *known == name.as_str()).map(|(_, unit)| *unit);
         // Nothing of it can fail in memory.
         let _ = write!(text, "{between}{name}=");
-        let _ = serde_json::to_writer(&mut *text, &ValueJson(value));
+        let _ = match (unit, value) {
+            (Some("ns"), Value::Unsigned(time)) => write!(text, "{}", span(*time as f64)),
+            (Some("ns"), Value::Signed(time)) => write!(text, "{}", span(*time as f64)),
+            (Some(unit), Value::Unsigned(_) | Value::Signed(_) | Value::Float(_)) => {
+                serde_json::to_writer(&mut *text, &ValueJson(value))
+                    .map_err(io::Error::from)
+                    .and_then(|()| write!(text, " {unit}"))
+            }
+            _ => serde_json::to_writer(&mut *text, &ValueJson(value)).map_err(io::Error::from),
+        };
         between = " ";
     }
 }

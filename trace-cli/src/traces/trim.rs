@@ -1,12 +1,14 @@
 //! `ringtrace trim`: a part of a trace as a trace.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use trace_ctf::declared::{Member, StreamClass, Type};
+use trace_ctf::declared::{Clock, Member, StreamClass, Type};
 use trace_ctf::packet::{HEADER_LEN, PacketHeader};
-use trace_ctf::reader::{LossKind, Packet, PacketInfo, Stream, Trace};
+use trace_ctf::reader::{Event, LossKind, Packet, PacketInfo, Stream, Trace};
+use trace_ctf::schema::EventHeader;
 
 use super::names::THREAD_NAME;
 use super::open;
@@ -18,8 +20,8 @@ use crate::failure::Failure;
 
 /// Writes the wanted events into a new trace: of some time, of some names, for which an expression holds.
 ///
-/// Records are copied as they are, and what was lost between them is told as before. Names of threads stay. For traces whose
-/// packets are those of this tracer and of LTTng-UST.
+/// Records are copied as they are, and what was lost between them is told as before. Names of threads stay: those that were told
+/// before the part begins stand at its beginning. For traces whose packets are those of this tracer and of LTTng-UST.
 ///
 /// Example: ringtrace trim shop.ringtrace -o incident.ringtrace --from 14:05:09 --until 14:05:12
 #[derive(Debug, clap::Args)]
@@ -99,6 +101,7 @@ impl Trimmed {
     ) -> Result<(), Failure> {
         let mut chooser = opened.chooser();
         let mut who = super::names::Who::default();
+        let names = EarlyNames::read(opened, trace, stream);
         let mut packets = opened.packets(trace, stream);
         let mut discarded = 0;
         let (mut lost, mut end) = (0, None);
@@ -119,8 +122,7 @@ impl Trimmed {
                 discarded = header.events_discarded.saturating_sub(known.sum());
                 let opening =
                     PacketHeader { sequence: 0, events_discarded: discarded, timestamp_end: header.timestamp_begin, ..header };
-                self.file.write_all(&opening.encode_opening(&self.uuid)).map_err(&self.told)?;
-                self.last = Some(opening);
+                self.begin(opening, names.as_ref(), summary)?;
             }
             let (mut records, mut broken) = (Vec::new(), None);
             let mut events = packet.events();
@@ -153,6 +155,14 @@ impl Trimmed {
             end = Some(header);
             packets.recycle(packet);
         }
+        if let (None, Some(names)) = (&self.last, &names) {
+            let header = self.header(&names.packet)?;
+            self.begin(
+                PacketHeader { sequence: 0, timestamp_begin: names.at, timestamp_end: names.at, ..header },
+                Some(names),
+                summary,
+            )?;
+        }
         if let (Some(header), Some(last)) = (end, self.last) {
             // Losses behind the last event that was kept.
             if header.events_discarded > last.events_discarded {
@@ -160,6 +170,22 @@ impl Trimmed {
             }
         }
         self.file.flush().map_err(&self.told)
+    }
+
+    /// Begins the file with an empty packet, and with the names that were told before.
+    fn begin(&mut self, opening: PacketHeader, names: Option<&EarlyNames>, summary: &mut Summary) -> Result<(), Failure> {
+        let opening = names.map_or(opening, |names| PacketHeader {
+            timestamp_begin: opening.timestamp_begin.min(names.at),
+            timestamp_end: opening.timestamp_end.min(names.at),
+            ..opening
+        });
+        self.file.write_all(&opening.encode_opening(&self.uuid)).map_err(&self.told)?;
+        self.last = Some(opening);
+        let Some(names) = names else { return Ok(()) };
+        summary.events += names.records.len() as u64;
+        summary.shown += names.records.len() as u64;
+        let content = names.records.values().flatten().copied().collect::<Vec<_>>();
+        self.packet(PacketHeader { timestamp_begin: names.at, ..opening }, names.at, &content, 0)
     }
 
     /// The header of a packet, which must be of the one form that is written here.
@@ -195,6 +221,8 @@ impl Trimmed {
             }
             if content.is_empty() {
                 begin = if place == 0 && !packet.is_continued() { header.timestamp_begin } else { record.cycles };
+                // Names that were told before stand where the part begins.
+                begin = begin.max(self.last.map_or(0, |last| last.timestamp_end)).min(record.cycles);
             }
             let end = records.get(place + 1).map_or(bytes.len(), |next| next.start);
             content.extend(bytes.get(record.start..end).unwrap_or_default());
@@ -214,6 +242,77 @@ impl Trimmed {
         self.last = Some(header);
         Ok(())
     }
+}
+
+/// The names of threads that a stream told before the part of it that is wanted.
+struct EarlyNames {
+    /// When the part begins, in cycles.
+    at: u64,
+    /// The last record of each thread, as one of that time.
+    records: BTreeMap<i64, Vec<u8>>,
+    /// A packet of the stream.
+    packet: Packet,
+}
+
+impl EarlyNames {
+    /// `None`: there are none. Damage is left to the reading of the part.
+    fn read(opened: &Opened, trace: &Trace, stream: &Stream) -> Option<Self> {
+        let from = opened.from()?;
+        let class = trace.declarations().stream(stream.class_id())?;
+        class.events().find(|class| class.name == THREAD_NAME)?;
+        let at = first_cycle(class.clock()?, from);
+        let (mut records, mut last) = (BTreeMap::new(), None);
+        for (packet, _) in trace.packets(stream).between(None, Some(from)).map_while(Result::ok) {
+            let mut events = packet.events();
+            // A record ends where the next one begins.
+            let mut open: Option<(i64, usize, Vec<u8>)> = None;
+            let mut put = |open: Option<(i64, usize, Vec<u8>)>, end: usize| {
+                if let Some((tid, start, mut record)) = open {
+                    record.extend(packet.bytes().get(start..end).unwrap_or_default());
+                    records.insert(tid, record);
+                }
+            };
+            while let Some(Ok(event)) = events.next_event() {
+                put(open.take(), event.place());
+                let tid = event.field("tid").and_then(|tid| tid.as_i64());
+                if let Some(tid) = tid.filter(|_| event.name() == THREAD_NAME && event.timestamp() < Some(from)) {
+                    open = restamped(&event, at).map(|(head, length)| (tid, event.place() + length, head));
+                }
+            }
+            put(open, packet.bytes().len());
+            last = Some(packet);
+        }
+        let packet = last.filter(|_| !records.is_empty())?;
+        Some(Self { at, records, packet })
+    }
+}
+
+/// The header of a record as one of another time, at which its packet begins, and how many bytes it has now.
+fn restamped(event: &Event<'_>, at: u64) -> Option<(Vec<u8>, usize)> {
+    let bytes = event.packet().bytes().get(event.place()..)?;
+    let id = u32::try_from(event.class().id).ok()?;
+    let encoded = |header: EventHeader, time, previous| {
+        let mut out = Vec::new();
+        header.encode(id, time, previous, &mut out);
+        out
+    };
+    // Of a long time stamp and of a short one.
+    let forms = [EventHeader::Full, EventHeader::Compact, EventHeader::Large]
+        .into_iter()
+        .flat_map(|form| [(form, 0), (form, event.cycles())]);
+    let (form, old) =
+        forms.map(|(form, before)| (form, encoded(form, event.cycles(), before))).find(|(_, old)| bytes.starts_with(old))?;
+    Some((encoded(form, at, at), old.len()))
+}
+
+/// The first cycle of a clock that is not before a time.
+fn first_cycle(clock: &Clock, time: i64) -> u64 {
+    let (mut low, mut high) = (0, u64::MAX >> 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if clock.nanoseconds(middle) < time { low = middle + 1 } else { high = middle }
+    }
+    low
 }
 
 fn header(info: &PacketInfo) -> Option<PacketHeader> {
