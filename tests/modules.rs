@@ -24,7 +24,25 @@ pub fn row_read(row: &Row);
 pub fn read(key: u32) {
     row_read(&Row { key, length: 4 });
 }
+
+#[derive(ringtrace::Abi)]
+#[repr(u8)]
+pub enum Cell<'a> { Number(u64) = 0, Text(&'a str) = 1 }
+
+/// A cell was read.
+#[ringtrace::tracepoint]
+pub fn cell_read(cell: &Cell<'_>);
+
+#[derive(ringtrace::Abi)]
+pub struct Label<'a> { pub name: &'a str, pub of: &'a str }
+
+/// A label was read.
+#[ringtrace::tracepoint]
+pub fn label_read(label: &Label<'_>);
 ";
+
+/// What the hash of a layout covers, as a refusal says it.
+const WHAT_OF_LAYOUT: &str = "(names, offsets, types or lifetimes of fields, `repr`, or numbers of variants)";
 
 /// A workspace, and what was built in it before anything was edited.
 struct Workspace {
@@ -360,12 +378,36 @@ fn a_field_of_another_type_is_refused_though_the_size_is_the_same() {
     let module = workspace().build_edited(&["eviction-probes"], &edits, "libeviction_probes.so", "layout.so");
     refused(
         &module,
-        "storage:page_evicted: the layout of its argument `&Page` differs (names, offsets or types of fields); build both from the \
-         same sources\n",
+        &format!(
+            "storage:page_evicted: the layout of its argument `&Page` differs {WHAT_OF_LAYOUT}; build both from the same \
+             sources\n"
+        ),
     );
     let edits = [("storage/src/lib.rs", "id % 3 == 0", "id % 5 == 0")];
     let module = workspace().build_edited(&["eviction-probes"], &edits, "libeviction_probes.so", "elsewhere.so");
     assert!(workspace().try_load(&[&module]).starts_with("loaded eviction-probes 1.0.0: storage:page_evicted\nattached: true "));
+}
+
+#[test]
+fn renumbered_variants_and_references_that_live_longer_are_refused() {
+    // As large as before, and with the same fields in the same places.
+    let probe = |of: &str| {
+        let (function, ty) = (format!("{of}_read"), format!("{}<'_>", if of == "cell" { "Cell" } else { "Label" }));
+        format!("#[ringtrace::probe(storage::{function})]\nfn seen(_: &storage::{ty}) {{}}\n\n/// Which pages go.")
+    };
+    for (of, ty, from, to) in [
+        ("cell", "Cell", "Number(u64) = 0, Text(&'a str) = 1", "Number(u64) = 1, Text(&'a str) = 0"),
+        ("label", "Label", "pub of: &'a str", "pub of: &'static str"),
+    ] {
+        let probe = ("eviction-probes/src/lib.rs", "/// Which pages go.", &*probe(of));
+        let name = format!("{of}.so");
+        let fits = workspace().build_edited(&["eviction-probes"], &[probe], "libeviction_probes.so", &name);
+        assert!(workspace().try_load(&[&fits]).starts_with("loaded eviction-probes 1.0.0: "));
+        let edits = [probe, ("storage/src/lib.rs", from, to)];
+        let module = workspace().build_edited(&["eviction-probes"], &edits, "libeviction_probes.so", &name);
+        let why = format!("the layout of its argument `&{ty}<'_>` differs {WHAT_OF_LAYOUT}; build both from the same sources\n");
+        refused(&module, &format!("storage:{of}_read: {why}"));
+    }
 }
 
 #[test]

@@ -381,7 +381,8 @@ pub fn state_dump(options: TokenStream, item: TokenStream) -> TokenStream {
     state_dump::expand(options.into(), item.into()).into()
 }
 
-/// Makes the layout of a type known: a hash of the names, offsets and types of its fields, and of theirs.
+/// Makes the layout of a type known: a hash of the names, offsets, types and lifetimes of its fields, and of theirs; of `repr`,
+/// and of the numbers of variants.
 ///
 /// A loadable probe module is attached to a tracepoint whose argument types have this in the program and in the module, and
 /// equal hashes, however the two were built. A field that was added, moved, renamed or given another type is noticed.
@@ -405,8 +406,9 @@ pub fn state_dump(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Errors
 ///
-/// Type and const parameters, and unions, are refused; so are types of fields that have no `Abi` themselves. A type that refers to
-/// itself has no hash either: the compiler reports a cycle.
+/// Type and const parameters, and unions, are refused; so are types of fields that have no `Abi` themselves, and those with
+/// lifetimes that are not named by their own names: lifetimes are hashed as they are written. A type that refers to itself has
+/// no hash either.
 #[proc_macro_derive(Abi)]
 pub fn abi(item: TokenStream) -> TokenStream {
     abi::derive(item.into()).into()

@@ -25,6 +25,28 @@ pub(crate) fn named(ty: &Type) -> Vec<Lifetime> {
     found
 }
 
+/// Every lifetime that `ty` names, in the order of its text.
+pub(crate) fn all(ty: &Type) -> Vec<Lifetime> {
+    struct All(Vec<Lifetime>);
+
+    impl VisitMut for All {
+        fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+            self.0.push(lifetime.clone());
+        }
+    }
+
+    let mut all = All(Vec::new());
+    all.visit_type_mut(&mut ty.clone());
+    all.0
+}
+
+/// `ty` with `'static` for every lifetime that it names, but does not bind itself, and for those that its references elide.
+pub(crate) fn made_static(mut ty: Type) -> Type {
+    name_elided(&mut ty, &mut Vec::new());
+    map(&mut ty, |lifetime| *lifetime = Lifetime::new("'static", lifetime.span()));
+    ty
+}
+
 /// Gives each elided lifetime of `ty` a name, which it adds to `names`.
 pub(crate) fn name_elided(ty: &mut Type, names: &mut Vec<Lifetime>) {
     let mut visitor = NameElided(names);
@@ -112,6 +134,14 @@ mod tests {
         let (mut ty, mut names) = (parse_quote!(&A<'_, &'b u8, fn(&u8)>), Vec::new());
         name_elided(&mut ty, &mut names);
         assert_eq!(text(ty), "&'__0A<'__1,&'bu8,fn(&u8)>");
+        assert_eq!(
+            text(made_static(parse_quote!(&A<'_, Option<&'b u8>, for<'c> fn(&'c u8)>))),
+            "&'staticA<'static,Option<&'staticu8>,for<'c>fn(&'cu8)>"
+        );
+        assert_eq!(
+            all(&parse_quote!(&'a A<'b, &'static u8>)).iter().map(|l| l.ident.to_string()).collect::<Vec<_>>(),
+            ["a", "b", "static"]
+        );
         assert_eq!(named(&parse_quote!(&'a (&'b u8, &'static u8, &u8))).len(), 2);
     }
 }

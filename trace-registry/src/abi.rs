@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::any::TypeId;
 use core::marker::PhantomData;
 
-/// A type whose layout is hashed: names, offsets and types of its fields, and theirs.
+/// A type whose layout is hashed: names, offsets, types and lifetimes of its fields, and theirs; `repr` and discriminants.
 ///
 /// Derive it for the types that a tracepoint takes, so that probe modules may be built in another workspace, with another
 /// profile, or before a change of the program that does not concern these types.
@@ -30,6 +30,24 @@ pub unsafe trait Abi {
     /// Hash of the layout.
     const HASH: u64;
 }
+
+/// A type that derives [`Abi`] and has lifetimes, whose name this is, as a number. Lifetimes are hashed as they are written,
+/// and in an alias they are not.
+///
+/// # Safety
+///
+/// It is the type's own name.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has lifetimes, and is not written by its own name",
+    label = "an alias, another name, or no `Abi`",
+    note = "`#[derive(ringtrace::Abi)]` sees lifetimes as they are written: name the type itself, which derives `Abi` too"
+)]
+pub unsafe trait Named<const NAME: u64> {}
+
+/// Checks that a type is written by its own name.
+#[doc(hidden)]
+pub const fn is_named<T: Named<NAME> + ?Sized, const NAME: u64>() {}
 
 /// Hashes `bytes` into `hash`.
 ///
@@ -169,6 +187,45 @@ pub trait Unknown {
 
 impl<T: ?Sized> Unknown for Inspect<T> {}
 
+/// Whether a type is written by its own name, as [`Inspect`] knows it.
+#[doc(hidden)]
+pub struct Written<T: ?Sized, const NAME: u64>(PhantomData<T>);
+
+impl<T: Named<NAME> + ?Sized, const NAME: u64> Written<T, NAME> {
+    /// It is.
+    pub const BY_NAME: bool = true;
+}
+
+/// What is known of a type that is written by another name.
+#[doc(hidden)]
+pub trait Misnamed {
+    /// It is not.
+    const BY_NAME: bool = false;
+}
+
+impl<T: ?Sized, const NAME: u64> Misnamed for Written<T, NAME> {}
+
+/// A type in which lifetimes that are not written are `'static`, as in the type of a constant.
+#[doc(hidden)]
+pub struct Elided<T>(PhantomData<fn(T)>);
+
+impl<T> Elided<T> {
+    /// Its value.
+    pub const NEW: Elided<T> = Elided(PhantomData);
+}
+
+/// Whether all lifetimes of `T` are written, where `F` is a function of it: otherwise each call of `F` has others.
+#[doc(hidden)]
+pub fn has_all_written<T: 'static, F: 'static>(_: &Elided<T>) -> bool {
+    TypeId::of::<fn(T)>() == TypeId::of::<F>()
+}
+
+/// Says of a type that it has no lifetimes but those that are written.
+#[doc(hidden)]
+pub fn all_written() -> bool {
+    true
+}
+
 /// The type of an argument, as one build sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgumentType {
@@ -176,8 +233,17 @@ pub struct ArgumentType {
     pub name: &'static str,
     /// Size of what it refers to, behind all references.
     pub size: Option<usize>,
-    /// Hash of its layout.
+    /// Hash of its layout, which counts if all lifetimes are written.
     pub hash: Option<u64>,
+    /// Whether all of its lifetimes are written, so that the signature has them.
+    pub has_all_written: fn() -> bool,
+}
+
+impl ArgumentType {
+    /// Returns the hash of its layout, if nothing of it is unknown.
+    fn known(&self) -> Option<u64> {
+        self.hash.filter(|_| (self.has_all_written)())
+    }
 }
 
 /// Returns what identifies a type to the compiler.
@@ -200,7 +266,7 @@ impl Types {
     pub fn of(tracepoint: &TracepointDescriptor) -> Types {
         Types {
             signature: tracepoint.signature.split_whitespace().collect::<Vec<_>>().join(" "),
-            arguments: (tracepoint.arguments)().iter().map(|a| (String::from(a.name), a.size, a.hash)).collect(),
+            arguments: (tracepoint.arguments)().iter().map(|a| (String::from(a.name), a.size, a.known())).collect(),
             identity: (tracepoint.identity)(),
             stamp: tracepoint.stamp,
         }
@@ -228,7 +294,8 @@ impl Types {
         }
         if let Some(((name, ..), _)) = arguments().find(|((_, _, a), (_, _, b))| a.is_some() && b.is_some() && a != b) {
             return Some(format!(
-                "the layout of its argument `{name}` differs (names, offsets or types of fields); build both from the same sources"
+                "the layout of its argument `{name}` differs (names, offsets, types or lifetimes of fields, `repr`, or numbers \
+                 of variants); build both from the same sources"
             ));
         }
         if arguments().all(|((_, _, a), (_, _, b))| a.is_some() && b.is_some()) {

@@ -1,12 +1,14 @@
 //! Expand: the function, its type, its gate and descriptor, and the emitter.
 
 use super::model::Tracepoint;
+use crate::abi;
 use crate::fields::Recorded;
+use crate::lifetimes;
 use crate::probe;
 use crate::support::{collected, gate_section, hidden, location, plain, scope};
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
-use syn::Ident;
+use syn::{Ident, Type};
 
 pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
     let (vis, ident) = (&tracepoint.vis, &tracepoint.sig.ident);
@@ -135,18 +137,26 @@ fn description(tracepoint: &Tracepoint, types: &[&syn::Type]) -> TokenStream {
         while let syn::Type::Reference(reference) = referent {
             referent = &reference.elem;
         }
+        let (paths, names): (Vec<_>, Vec<_>) = abi::named(ty).into_iter().unzip();
+        let mut hash = quote!(__rt::Inspect::<#ty>::HASH);
+        if !paths.is_empty() {
+            let none = quote!(::core::option::Option::None);
+            hash = quote!(if #(__rt::Written::<#paths, #names>::BY_NAME)&&* { #hash } else { #none });
+        }
+        let written = written(ty);
         quote! {
             __rt::ArgumentType {
                 name: #name,
                 size: __rt::Inspect::<#referent>::SIZE,
-                hash: __rt::Inspect::<#ty>::HASH,
+                hash: #hash,
+                has_all_written: #written,
             }
         }
     });
     quote! {
         #[allow(unused_imports)]
         fn __arguments<#(#lifetimes),*>() -> &'static [__rt::ArgumentType] {
-            use __rt::Unknown as _;
+            use __rt::{Misnamed as _, Unknown as _};
             const { &[#(#inspected),*] }
         }
 
@@ -154,6 +164,22 @@ fn description(tracepoint: &Tracepoint, types: &[&syn::Type]) -> TokenStream {
             __rt::identity::<for<#(#lifetimes),*> fn(#(#types),*)>()
         }
     }
+}
+
+/// A function that says whether a type has all of its lifetimes written, which an alias or a path without them may not.
+fn written(ty: &Type) -> TokenStream {
+    if !abi::may_elide(ty) {
+        return quote!(__rt::all_written);
+    }
+    let ty = lifetimes::made_static(ty.clone());
+    quote! {{
+        #[allow(elided_lifetimes_in_paths)]
+        fn __written() -> ::core::primitive::bool {
+            const ELIDED: __rt::Elided<#ty> = __rt::Elided::NEW;
+            __rt::has_all_written::<_, fn(#ty)>(&ELIDED)
+        }
+        __written
+    }}
 }
 
 /// `attach`, or `attach_reentrant`: a closure becomes a probe.
