@@ -165,7 +165,8 @@ fn answer(verb: &str) -> Value {
     value.expect("JSON")
 }
 
-/// Answers the requests of one peer: as any agent does, until it is asked something else than `hello`, unless it begins with that.
+/// Answers the requests of one peer: as any agent does, until it is asked something else than `hello`, unless it begins with
+/// that.
 fn serve(stream: UnixStream, harm: Harm, at_once: bool) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let mut stream = stream;

@@ -113,8 +113,8 @@ impl Client {
         self.stream.into_inner()
     }
 
-    /// Sends a request and waits for its answer. Answers to earlier requests that came too late are dropped. Where the program asks
-    /// for a [proof](crate::proof), and the kernel lets this process find it, it is given.
+    /// Sends a request and waits for its answer. Answers to earlier requests that came too late are dropped. Where the program
+    /// asks for a [proof](crate::proof), and the kernel lets this process find it, it is given.
     ///
     /// # Errors
     ///
@@ -135,8 +135,12 @@ impl Client {
     /// Shows that the kernel lets this process look into the program. Returns whether the program agrees.
     fn prove(&mut self) -> bool {
         let pid = peer(self.stream.get_ref()).and_then(|peer| peer.pid);
-        let mut secrets = pid.map(proof::secrets).unwrap_or_default().into_iter();
-        secrets.any(|secret| self.ask_once::<IgnoredAny>(&Request::Prove(Proof { secret })).is_ok())
+        let secrets = pid.map(proof::secrets).unwrap_or_default();
+        // They are of the process that listened, unless its number is another one's by now.
+        if is_orphaned(self.stream.get_ref()) {
+            return false;
+        }
+        secrets.into_iter().any(|secret| self.ask_once::<IgnoredAny>(&Request::Prove(Proof { secret })).is_ok())
     }
 
     fn ask_once<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
@@ -360,10 +364,11 @@ mod tests {
         ] {
             let (mut client, mut peer) = pair();
             client.set_patience(Duration::from_secs(60));
-            let sending = std::thread::spawn(move || peer.write_all(format!("{answer}\n").as_bytes()));
+            // The peer stays: what it has not read would end the connection before the answer is read.
+            let sending = std::thread::spawn(move || peer.write_all(format!("{answer}\n").as_bytes()).map(|()| peer));
             let error = client.ask::<Listing>(&Request::List).expect_err("it is nonsense").to_string();
             assert!(error.contains(phrase) && error.len() < 3 * LONGEST_MESSAGE, "{}", &error[..error.len().min(200)]);
-            sending.join().expect("it is sent").expect("it is read");
+            drop(sending.join().expect("it is sent").expect("it is read"));
         }
     }
 }

@@ -21,6 +21,7 @@
 //!   one that was made by a process that has ended, and is only held open by a child that it forked.
 
 use crate::peer;
+use crate::sys::has_peer_ended;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -148,6 +149,9 @@ fn start_time(pid: u32) -> Option<u64> {
 
 /// Whether the process that made the socket to which `stream` is connected has ended. Its forked children may hold that open.
 pub(crate) fn is_orphaned(stream: &UnixStream) -> bool {
+    if let Some(has_ended) = has_peer_ended(stream) {
+        return has_ended;
+    }
     // Where the number is another process's by now, this one counts as alive until its children end.
     peer(stream).and_then(|peer| peer.pid).is_some_and(|pid| start_time(pid).is_none())
 }

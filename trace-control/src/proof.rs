@@ -1,9 +1,10 @@
 //! How a peer shows that the kernel lets it look into a process.
 //!
-//! Processes of one user may look into each other, and so an agent answers its user. But the kernel keeps some processes from their
-//! own user: those that are not dumpable, hold capabilities that the other one lacks, have several users, or are of another user
-//! namespace (ptrace(2), "Ptrace access mode checking"). Whether it does that cannot be told by looking at the peer, whose privileges
-//! may change with each exec(2). So the kernel is asked: a guarded process has a mapping whose name, and content, is a secret.
+//! Processes of one user may look into each other, and so an agent answers its user. But the kernel keeps some processes from
+//! their own user: those that are not dumpable, hold capabilities that the other one lacks, have several users, or are of
+//! another user namespace (ptrace(2), "Ptrace access mode checking"). Whether it does that cannot be told by looking at the
+//! peer, whose privileges may change with each exec(2). So the kernel is asked: a guarded process has a mapping whose name, and
+//! content, is a secret.
 //!
 //! | `kernel.yama.ptrace_scope` | The secret | Where the kernel guards it |
 //! | --- | --- | --- |

@@ -203,8 +203,8 @@ pub(crate) struct VersionOnly {
     pub(crate) v: u32,
 }
 
-/// An answer's line, as it is read: of what is asked for, nothing is made before its type is known, so that it takes no more memory
-/// than that.
+/// An answer's line, as it is read: of what is asked for, nothing is made before its type is known, so that it takes no more
+/// memory than that.
 #[derive(Deserialize)]
 pub(crate) struct Received<'a> {
     #[serde(default, borrow)]
@@ -580,8 +580,8 @@ pub struct SessionPlan {
     /// Directory below which the rings are kept, on disk. None: in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings: Option<PathBuf>,
-    /// Context fields of each record: `vtid`, `vpid`, `cpu`, `nesting`, `procname`, `thread_name`, `threads`, and the program's own.
-    /// None given: the default.
+    /// Context fields of each record: `vtid`, `vpid`, `cpu`, `nesting`, `procname`, `thread_name`, `threads`, and the program's
+    /// own. None given: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<String>>,
     /// `fast`, `ordered` or `os`.
@@ -859,6 +859,33 @@ mod tests {
             assert!(refusal.kind == kind && refusal.message.contains(phrase), "{line}: {refusal:?}");
         }
         assert_eq!(read(r#"{"v":1,"do":"hello","with":{}}"#), Ok(Request::Hello));
+    }
+
+    #[test]
+    fn an_answer_fits_or_is_refused() {
+        let field = Field { name: "bytes_written".into(), class: "u64".into(), unit: "B".into(), ..Field::default() };
+        let probe = Probe {
+            name: "some_database:storage::pages::page_was_written_back".into(),
+            level: "info".into(),
+            location: "crates/some_database/src/storage/pages.rs:1234".into(),
+            records: true,
+            fields: vec![field; 5],
+            ..Probe::default()
+        };
+        let tracepoint = Tracepoint {
+            name: probe.name.clone(),
+            signature: "fn page_was_written_back(page: &Page, reason: Reason, bytes: u64, took: Duration)".into(),
+            location: probe.location.clone(),
+            probes: vec![probe],
+            ..Tracepoint::default()
+        };
+        let listing = Listing { tracepoints: vec![tracepoint; 10_000], ..Listing::default() };
+        let line = Answer::line(1.into(), serde_json::to_value(listing).map_err(|e| panic!("{e}")));
+        assert!((5 << 20..LONGEST_ANSWER / 4).contains(&line.len()), "{} bytes", line.len());
+        let line = Answer::line(1.into(), Ok("x".repeat(LONGEST_ANSWER).into()));
+        let answer: Received<'_> = serde_json::from_str(&line).expect("an answer");
+        assert_eq!(answer.id.map(RawValue::get), Some("1"));
+        assert_eq!(answer.error.map(|refusal| refusal.kind), Some(RefusalKind::TooLong));
     }
 
     proptest! {

@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! text    = "off" | "0" | part { ";" part }
-//! part    = "modules" | "@" PATH | RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE | "sub-buffer" SIZE
-//!         | "rings" PATH
-//!         | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
+//! part    = "modules" | "@" PATH | RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE
+//!         | "sub-buffer" SIZE | "rings" PATH | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
 //!         | "format" ( "ctf1.8" | "ctf2" )
 //!         | "snapshot" "on" ( SIGNAL | "panic" ) | "rotate" ( SIZE | TIME ) | "quota" SIZE
 //! ```

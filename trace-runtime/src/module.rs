@@ -72,8 +72,8 @@ pub(crate) fn is_allowed_from_outside() -> bool {
 impl Module {
     /// Allows that the `ringtrace` command loads probe modules into this process, from now on.
     ///
-    /// A module is code of whoever asks for it, and runs with all privileges of the process. So nobody outside may load one unless
-    /// the program says so by this function, or its environment by `RINGTRACE=modules`; what the program loads itself
+    /// A module is code of whoever asks for it, and runs with all privileges of the process. So nobody outside may load one
+    /// unless the program says so by this function, or its environment by `RINGTRACE=modules`; what the program loads itself
     /// ([`load`](Module::load)) needs no permission.
     ///
     /// ```

@@ -1,14 +1,15 @@
 //! Whether a peer is answered: the agent does for nobody what the kernel keeps from them.
 //!
-//! What a peer asks for is what a process that may attach to this one could do by itself: read its memory, write files in its name,
-//! change what it does. The kernel lets processes of one user do so, unless it guards the process ([`Guard`]). Then a peer shows
-//! first that the kernel lets it in, by a secret of this process ([`trace_control::proof`]).
+//! What a peer asks for is what a process that may attach to this one could do by itself: read its memory, write files in its
+//! name, change what it does. The kernel lets processes of one user do so, unless it guards the process ([`Guard`]). Then a
+//! peer shows first that the kernel lets it in, by a secret of this process ([`trace_control::proof`]).
 //!
 //! # Invariants
 //!
-//! - AD-1: A proof counts as long as the guard is what it was when the proof was given: privileges that the process takes later, and
-//!   memory that it closes later, need another one.
-//! - AD-2: A secret is not in children that are forked later: its mapping is left out (MADV_DONTFORK), and its descriptor is closed.
+//! - AD-1: A proof counts as long as the guard is what it was when the proof was given: privileges that the process takes
+//!   later, and memory that it closes later, need another one.
+//! - AD-2: A secret is not in children that are forked later: its mapping is left out (MADV_DONTFORK), and its descriptor is
+//!   closed.
 
 use crate::storage::OwnFile;
 use crate::sys;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use trace_control::protocol::{self as words, LoadModule, Refusal, RefusalKind, UnloadModule};
 
 const NOT_ALLOWED: &str = "nobody has allowed that modules are loaded into this process from outside: start the program with \
-                           `modules` in its environment (RINGTRACE=modules, or behind other parts: RINGTRACE='storage:*; modules'), \
-                           or let it call `ringtrace::Module::allow_from_outside()`";
+                           `modules` in its environment (RINGTRACE=modules, or behind other parts: RINGTRACE='storage:*; \
+                           modules'), or let it call `ringtrace::Module::allow_from_outside()`";
 
 pub(super) fn load(wanted: LoadModule) -> Reply {
     if !module::is_allowed_from_outside() {
