@@ -498,3 +498,85 @@ fn children_without_an_event_leave_nothing_however_they_end() {
     assert_eq!(traces(directory.path())[1].1.numbers("follow:numbered", "number"), numbers(2));
     std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
 }
+
+/// Sets the limit on descriptors, and returns what it was.
+fn limit_descriptors(limit: u64) -> u64 {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes and reads the limits.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits), 0);
+        let before = limits.rlim_cur;
+        limits.rlim_cur = limit;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits), 0);
+        before
+    }
+}
+
+#[test]
+fn what_a_child_loses_that_can_have_no_rings_is_told_by_its_parent() {
+    let name = "what_a_child_loses_that_can_have_no_rings_is_told_by_its_parent";
+    if is_child(name) {
+        ringtrace::init();
+        let before = limit_descriptors(3);
+        wait(fork(|| fire(2)));
+        limit_descriptors(before);
+        fire(1);
+        return;
+    }
+    let (directory, said) = run(name, Some("follow:numbered; follow; memory 2M; output trace"));
+    assert!(said.contains("whose events are lost") && said.contains("100 lost: 100 no buffer"), "{said}");
+    let traces = traces(directory.path());
+    assert_eq!(traces.len(), 1);
+    assert_eq!((traces[0].1.numbers("follow:numbered", "number"), traces[0].1.discarded), (numbers(1), 100));
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
+
+/// Mounts a small file system in memory, which only this process and its children see. Returns false where that is not allowed.
+fn mount_memory(path: &Path) -> bool {
+    let path = std::ffi::CString::new(path.to_str().expect("a text")).expect("a path");
+    // SAFETY: the texts live until the calls return; the mounts are this process's own.
+    unsafe {
+        let (nothing, private) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(nothing, c"/".as_ptr(), nothing, private, std::ptr::null()) == 0
+            && libc::mount(c"none".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), 0, c"size=4m".as_ptr().cast()) == 0
+    }
+}
+
+/// Takes all room that is left there.
+fn fill(directory: &Path) {
+    let mut file = std::fs::File::create(directory.join("full")).expect("a file");
+    while std::io::Write::write(&mut file, &[1; 4096]).is_ok() {}
+}
+
+#[test]
+fn without_room_in_memory_a_childs_events_are_recorded_or_counted() {
+    let name = "without_room_in_memory_a_childs_events_are_recorded_or_counted";
+    if is_child(name) {
+        let runtime = PathBuf::from(std::env::var_os("RINGTRACE_DIR").expect("the test's"));
+        std::fs::create_dir_all(&runtime).expect("a directory");
+        if !mount_memory(&runtime) {
+            eprintln!("skipped: not allowed to mount");
+            return;
+        }
+        std::fs::set_permissions(&runtime, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("it is ours");
+        ringtrace::init();
+        // Full when the rings get their memory, and when they are made.
+        wait(fork(|| {
+            fill(&runtime);
+            fire(2);
+        }));
+        wait(fork(|| fire(3)));
+        return;
+    }
+    let (directory, said) = run(name, Some("follow:numbered; follow; memory 1M; output trace"));
+    let _ = std::fs::remove_dir_all(runtime(directory.path()));
+    if said.contains("skipped") {
+        return;
+    }
+    let traces = traces(directory.path());
+    assert_eq!(traces.len(), 3, "{said}");
+    let told: Vec<_> = traces[1..].iter().map(|(_, contents)| (contents.events(), contents.discarded)).collect();
+    assert!(told.iter().all(|(events, lost)| events + lost == 100), "{told:?}: {said}");
+    assert!(told.iter().any(|(_, lost)| *lost > 0) && told.contains(&(100, 0)), "{told:?}: {said}");
+}

@@ -4,7 +4,7 @@ use crate::attach::{self, NamedProbe};
 use crate::consumer;
 use crate::context::Context;
 use crate::error::{Kind, Result};
-use crate::follow;
+use crate::follow::{self, Lost};
 use crate::occasion::{self, Occasion};
 use crate::output::rotation::Rotation;
 use crate::plan::{self, Wanted};
@@ -110,6 +110,8 @@ pub struct Builder {
 pub(crate) struct Heir {
     /// Where the parent's rings are; `None`: they have no name.
     pub(crate) base: Option<PathBuf>,
+    /// Where the family counts what it could not record.
+    pub(crate) lost: Option<Lost>,
 }
 
 #[derive(Clone, Debug)]

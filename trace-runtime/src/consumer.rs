@@ -326,6 +326,7 @@ impl Consumer {
             self.names.look();
         }
         for session in recording() {
+            session.take_lost();
             session.tick(Instant::now());
             session.catch_up();
             let is_source = session.source().is_some();
@@ -385,6 +386,7 @@ impl Consumer {
         session.is_stopping.store(true, Ordering::Relaxed);
         session.switch_off();
         let quiet = self.reclaimer.synchronize(PATIENCE);
+        session.take_lost();
         session.finish(quiet);
         session.is_stopping.store(false, Ordering::Relaxed);
         match session.failure() {
@@ -409,8 +411,12 @@ impl Consumer {
             if !result.as_ref().is_err_and(Error::is_stuck) && self.reclaimer.synchronize(PATIENCE) {
                 session.leave_files();
             }
-            if let Some(path) = session.rings_path().filter(|_| failed) {
-                report::say(format_args!("what could not be written of {} is kept in {}", session.name, path.display()));
+            match session.rings_path().filter(|_| failed) {
+                Some(path) => {
+                    report::say(format_args!("what could not be written of {} is kept in {}", session.name, path.display()));
+                }
+                None if failed => session.give_up(),
+                None => {}
             }
         }
         lock(&session.delivery).close();

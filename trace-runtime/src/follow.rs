@@ -36,7 +36,7 @@
 #![expect(unsafe_code, reason = "what is told to forks is reached by address")]
 
 use crate::agent;
-use crate::attach;
+use crate::attach::{self, Watch};
 use crate::builder::{self, Builder};
 use crate::catalogue;
 use crate::clock::Clock;
@@ -54,13 +54,17 @@ use crate::storage::{self, Inherited, Names};
 use crate::sys;
 use crate::trigger;
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use trace_registry::condition::Conditional;
+use trace_registry::field::Piece;
 use trace_registry::image::Image;
+use trace_registry::probe::{Functions, Loss, Target};
 use trace_registry::read_side;
-use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The process whose state the statics hold; 0: none yet.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -132,6 +136,7 @@ static TOLD: AtomicPtr<Told> = AtomicPtr::new(ptr::null_mut());
 /// Forks under way.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// What was told before, and may have been seen by a fork that is under way.
+#[expect(clippy::vec_box, reason = "the fork has their addresses")]
 static OUTDATED: PerImage<Mutex<Vec<Box<Told>>>> = PerImage::new(Mutex::default);
 
 /// Tells forks what is now; for who holds the control lock, after each change of sessions, rules, triggers and images.
@@ -217,9 +222,11 @@ fn follow(heirs: Vec<Builder>) {
         if let Some(root) = builder.root.clone() {
             builder = builder.moved(output(&root, std::process::id()));
         }
-        let name = builder.name.clone();
+        let wanted = builder.clone();
         if let Err(error) = builder.begin() {
-            report::say(format_args!("session {name} does not follow process {}: {}", std::process::id(), Chain(&error)));
+            let (name, pid) = (&wanted.name, std::process::id());
+            report::say(format_args!("session {name} does not follow process {pid}, whose events are lost: {}", Chain(&error)));
+            count_lost(&wanted);
         }
     }
     *lock(BOUND.get()) = Some(bound);
@@ -233,6 +240,81 @@ fn follow(heirs: Vec<Builder>) {
     // Relaxed: published with the function that reads it. Never freed: it may be read for as long as threads begin.
     FIRST.store(Box::into_raw(Box::new(first)), Ordering::Relaxed);
     read_side::run_before_first(Some(before_first));
+}
+
+/// A count in memory that a family shares: of events that could not be recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost(&'static AtomicU64);
+
+impl Lost {
+    /// Takes the next one. `None`: there is no memory for them. Those of more sessions than a page has words for share them.
+    pub(crate) fn new() -> Option<Lost> {
+        const WORDS: usize = 512;
+        static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        // Relaxed, in all: sessions begin one at a time, under the control lock; and words that order nothing.
+        if PAGE.load(Ordering::Relaxed).is_null() {
+            let page = sys::memory::map_shared_with_children(WORDS * size_of::<AtomicU64>()).ok()?;
+            PAGE.store(page.as_ptr().cast(), Ordering::Relaxed);
+        }
+        let index = NEXT.fetch_add(1, Ordering::Relaxed) % WORDS;
+        // SAFETY: as many zeroed words were mapped, and are never unmapped.
+        Some(Lost(unsafe { &*PAGE.load(Ordering::Relaxed).add(index) }))
+    }
+
+    pub(crate) fn add(self, events: u64) {
+        self.0.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// Takes what was counted, so that it is told once. `None`: nothing.
+    pub(crate) fn take(self) -> Option<u64> {
+        // Loaded before: the line stays shared while nothing is lost.
+        (self.0.load(Ordering::Relaxed) > 0).then(|| self.0.swap(0, Ordering::Relaxed)).filter(|events| *events > 0)
+    }
+}
+
+impl Watch for Lost {
+    fn conditional(&self) -> Conditional {
+        let functions = Functions { words: None, tail: None, pieces: lose_pieces, lose: lose_one };
+        // Payloads are thrown away.
+        const LIMIT: u32 = 4 << 10;
+        let word = ptr::from_ref(self.0).cast();
+        // SAFETY: the functions may be called from any thread and signal handler; the word is never unmapped.
+        Conditional::always(unsafe { Target::new(functions, [MaybeUninit::uninit(); 8], word, LIMIT, 0, true) })
+    }
+}
+
+/// # Safety
+///
+/// `target` was made by [`Lost::conditional`](Watch::conditional) and is in a list that the caller reads.
+///
+/// # Signal safety
+///
+/// Async-signal-safe and wait-free.
+unsafe extern "C" fn lose_pieces(target: *const Target, _: NonNull<Piece>, _: usize, _: usize) -> u8 {
+    // SAFETY: the caller's duty.
+    unsafe { lose_one(&*target, Loss::TooLarge) };
+    0
+}
+
+/// # Safety
+///
+/// As for [`lose_pieces`].
+unsafe fn lose_one(target: &Target, loss: Loss) {
+    if loss != Loss::Cut {
+        // SAFETY: the caller's duty: it is a word of `Lost`.
+        unsafe { &*target.channel().cast::<AtomicU64>() }.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts what a session would have recorded, if there were memory and descriptors for it.
+fn count_lost(wanted: &Builder) {
+    let Some(lost) = wanted.heir.as_ref().and_then(|heir| heir.lost) else { return };
+    let parsed = |text: &String| attach::rules(text, false, !wanted.sensitive, &mut Vec::new()).unwrap_or_default();
+    let rules: Vec<_> = wanted.rules.iter().flat_map(parsed).collect();
+    let taken = attach::probes().filter(|probe| probe.probe.class.is_some() && attach::decides(&rules, probe));
+    let watches: Vec<_> = taken.map(|probe| (probe, Arc::new(lost) as Arc<dyn Watch>)).collect();
+    attach::control().watch(&watches);
 }
 
 /// Rings that have no room and no names before the first event, with what gives them those.

@@ -9,6 +9,7 @@ use crate::consumer::{self, Request};
 use crate::context::Context;
 use crate::delivery::{Delivery, Failure, Figures, Round};
 use crate::error::{Error, Kind, Result};
+use crate::follow::Lost;
 use crate::journal::{Journal, Origin};
 use crate::keep::Kept;
 use crate::metadata;
@@ -19,6 +20,7 @@ use crate::print::Printer;
 use crate::process::{self, Process};
 use crate::rcu::lock;
 use crate::recovery;
+use crate::report;
 use crate::ring_buffer::{AHEAD, ClockKind, Core, Geometry, HeaderKind, Mode, Purpose};
 use crate::rule::Rule;
 use crate::snapshot;
@@ -65,6 +67,8 @@ pub(crate) struct Recording {
     pub(crate) inherited: Inherited,
     /// Where the rings are, or will be; `None`: they have no name.
     base: Option<PathBuf>,
+    /// Where its family counts what it could not record, and whoever of it lives tells.
+    lost: Option<Lost>,
     pub(crate) path: Option<PathBuf>,
     pub(crate) warnings: Mutex<Vec<String>>,
     retired: Mutex<Retired>,
@@ -166,6 +170,11 @@ impl Recording {
             is_behind: AtomicBool::new(false),
             inherited: storage.rings.inheritance(),
             base: storage.base(),
+            lost: match &builder.heir {
+                Some(heir) => heir.lost,
+                None if builder.follow => Lost::new(),
+                None => None,
+            },
             storage: Mutex::new(storage),
             path,
             warnings: Mutex::new(warnings),
@@ -277,7 +286,7 @@ impl Recording {
         }
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let root = self.builder.root.clone().or_else(|| self.path.as_deref().map(absolute));
-        let heir = Some(Heir { base: self.base.clone() });
+        let heir = Some(Heir { base: self.base.clone(), lost: self.lost });
         Some(Builder { rules: self.rules(), triggers: trigger::texts(self), root, heir, ..self.builder.clone() })
     }
 
@@ -705,6 +714,27 @@ impl Recording {
     /// What gives the rings their names with the first event.
     pub(crate) fn names(&self) -> Option<Arc<Names>> {
         lock(&self.storage).names()
+    }
+
+    /// Counts what children lost that could not be recorded, or whose trace could not be written, as its own losses.
+    pub(crate) fn take_lost(&self) {
+        let Some(events) = self.lost.filter(|_| self.failure().is_none()).and_then(Lost::take) else { return };
+        self.channel.core.count_without_buffer(events);
+        self.warn("events of forked processes were lost: they could have no rings, or no trace".to_owned());
+    }
+
+    /// Says how much of what a failed output did not get is lost, where nothing is left to recover it from.
+    pub(crate) fn give_up(&self) {
+        let events = {
+            let delivery = lock(&self.delivery);
+            // Where there is no trace at all, nor are losses told.
+            let told = if delivery.written() > 0 { 0 } else { delivery.losses().total() };
+            self.channel.core.records().saturating_sub(delivery.events()) + told
+        };
+        if let Some(lost) = self.lost {
+            lost.add(events);
+        }
+        report::say(format_args!("{events} events of {} could not be written, and are lost", self.name));
     }
 
     /// Where the rings lie, if they have a name.

@@ -397,6 +397,11 @@ impl Core {
         }
     }
 
+    /// Counts events of others that had no buffers at all.
+    pub(crate) fn count_without_buffer(&self, events: u64) {
+        self.outside().add(Counter::NoBuffer, events);
+    }
+
     /// Returns what was lost so far, all buffers together.
     pub fn losses(&self) -> Losses {
         (0..self.layout.geometry.buffers).fold(self.fallback_losses(), |sum, index| sum.plus(&self.buffer_losses(index)))

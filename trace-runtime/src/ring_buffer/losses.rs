@@ -28,8 +28,13 @@ impl Control {
     ///
     /// Async-signal-safe and wait-free: a locked addition. Only cold paths count.
     pub(super) fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// Adds several, as [`count`](Self::count).
+    pub(super) fn add(&self, counter: Counter, events: u64) {
         // Relaxed: a sum that orders nothing; what a descriptor carries of it is published by the commit of its close.
-        self.counters[counter as usize].fetch_add(1, Ordering::Relaxed);
+        self.counters[counter as usize].fetch_add(events, Ordering::Relaxed);
     }
 
     /// Returns the counters.

@@ -193,6 +193,14 @@ pub(crate) fn map_wiped_on_fork(len: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
+/// Maps `len` zeroed bytes that forked children share with this process, and theirs with them.
+pub(crate) fn map_shared_with_children(len: usize) -> io::Result<NonNull<u8>> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let start = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, access, MapFlags::SHARED)? };
+    NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
 /// A word of this process image: a child after fork(2) reads 0.
 #[derive(Debug)]
 pub(crate) struct WipedWord {
