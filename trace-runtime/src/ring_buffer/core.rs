@@ -4,10 +4,10 @@
 use super::layout::{self, CALLER_WORDS, ConsumedPage, Control, Descriptor, Layout, SUPERBLOCK, Settings, Superblock};
 use super::losses::{Counter, Losses};
 use super::position::{CommitWord, Shape};
+use super::room::{AHEAD, CHUNK, allocate_buffers, extend};
 use super::sequence::{self, AppendPieces, Appender, PerCpu};
 use super::{Config, Geometry, HeaderKind, LONGEST_HEADER, Mode, Placement};
 use crate::clock::Clock;
-use crate::sys;
 use crate::sys::memory::{Mapping, WipedWord, Words};
 use core::mem::size_of;
 use std::fs::File;
@@ -61,63 +61,6 @@ pub struct Core {
 unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
-
-/// Gives the file its length, and checks that there is room for all of it.
-fn extend(file: &File, len: u64) -> io::Result<()> {
-    let free = rustix::fs::fstatvfs(file).ok().filter(|fs| fs.f_blocks > 0).map(|fs| fs.f_bavail * fs.f_frsize);
-    if free.is_some_and(|free| len > free) {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
-    sys::without_signals(|| file.set_len(len))
-}
-
-/// Reserves room in the file: a later store to the mapping must not find the file system full (SIGBUS).
-fn allocate(file: &File, from: u64, len: u64) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    loop {
-        let flags = rustix::fs::FallocateFlags::empty();
-        match sys::without_signals(|| Ok(rustix::fs::fallocate(file, flags, from, len)?)) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => break, // EOPNOTSUPP, ENOSYS
-            result => return result,
-        }
-    }
-    let zeroes = vec![0; 1 << 20];
-    let mut at = from;
-    while at < from + len {
-        let n = zeroes.len().min(usize::try_from(from + len - at).unwrap_or(usize::MAX));
-        at += sys::without_signals(|| Ok(rustix::io::pwrite(file, &zeroes[..n], at)?))? as u64;
-    }
-    Ok(())
-}
-
-/// Bytes of rings that are allocated before anything is recorded, which takes some 10 ms. The rest comes while it is, at a rate
-/// that writers do not reach.
-pub(crate) const AHEAD: u64 = 64 << 20;
-
-/// Bytes of each ring that are allocated at once.
-const CHUNK: u32 = 8 << 20;
-
-/// Allocates the sub-buffers below `to` of all buffers: from the beginning of the file's parts, or from sub-buffer `from`.
-fn allocate_buffers(file: &File, layout: &Layout, from: Option<u32>, to: u32) -> io::Result<()> {
-    let geometry = &layout.geometry;
-    if from.is_none() && to >= geometry.sub_buffers {
-        return allocate(file, 0, layout.file_size());
-    }
-    let bytes = |sub_buffers: u32| layout.data + u64::from(sub_buffers) * u64::from(geometry.sub_buffer);
-    for index in 0..geometry.buffers {
-        let (buffer, begin) = (layout.buffer(index), from.map_or(0, bytes));
-        allocate(file, buffer + begin, bytes(to) - begin)?;
-    }
-    if from.is_none() {
-        allocate(file, 0, layout.buffer(0))?;
-        if geometry.fallback > 0 {
-            let len = if to == 0 { Layout::FALLBACK_DATA } else { layout.file_size() - layout.fallback() };
-            allocate(file, layout.fallback(), len)?;
-        }
-    }
-    Ok(())
-}
 
 impl Core {
     /// Creates the buffers of a channel in `file`, which must be new or may be overwritten. Buffer `i` serves the CPU (or the
