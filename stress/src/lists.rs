@@ -106,8 +106,8 @@ pub(crate) fn fire(counts: &Counts, events: u64) -> Result<()> {
         let (mut entered, mut left) = (0_u64, 0_u64);
         for cpu in read_side::counters() {
             let words = &cpu.phases[phase];
-            entered = entered.wrapping_add(words.enter.load(SeqCst)).wrapping_add(words.enter_locked.load(SeqCst));
-            left = left.wrapping_add(words.leave.load(SeqCst)).wrapping_add(words.leave_locked.load(SeqCst));
+            entered = entered.wrapping_add(words.entered());
+            left = left.wrapping_add(words.left());
         }
         counts.unbalanced.fetch_add(entered.abs_diff(left), SeqCst);
     }

@@ -197,7 +197,8 @@ pub(crate) fn timer(handler: extern "C" fn(libc::c_int), interval_us: i64) {
 
 /// Writes what the task asks for.
 pub(crate) fn write<C: Config>(task: Task) -> Result<()> {
-    let channel = Channel::<C>::in_file(task.ring, task.geometry).context("a channel")?;
+    // SAFETY: a file of this test's own, which nobody shortens.
+    let channel = unsafe { Channel::<C>::in_file(task.ring, task.geometry) }.context("a channel")?;
     let generation = channel.core().generation();
     let appenders = std::array::from_fn(|len| channel.core().appender(generation, 1, false, len));
     let writer = Writer { channel, appenders, counts: task.counts };

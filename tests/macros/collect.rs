@@ -112,12 +112,14 @@ pub(crate) fn attach<T: Tracepoint>(channels: &[Channel]) {
         list = Some(Box::new(Entry::new(probe, targets, list)));
     }
     // The lists are never freed, so that no test needs a grace period.
-    T::descriptor().gate.publish(list.map_or(std::ptr::null_mut(), Box::into_raw));
+    // SAFETY: of the probes of `T`, and never freed.
+    unsafe { T::descriptor().gate.publish(list.map_or(std::ptr::null_mut(), Box::into_raw)) };
 }
 
 /// Detaches all.
 pub(crate) fn detach<T: Tracepoint>() {
-    T::descriptor().gate.publish(std::ptr::null_mut());
+    // SAFETY: null.
+    unsafe { T::descriptor().gate.publish(std::ptr::null_mut()) };
 }
 
 /// Records of one channel for `fire`.

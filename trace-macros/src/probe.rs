@@ -217,6 +217,8 @@ pub(crate) fn descriptor(probe: &Descriptor<'_>) -> TokenStream {
             || #takes.__probe(
                 |#entry: &__rt::Entry, #(#parameters),*| #entry.run::<#output>(|| #call),
             ),
+            // SAFETY: TP-2: `__probe` is the tracepoint's own.
+            unsafe { __rt::Promise::given() },
         );
     }
 }

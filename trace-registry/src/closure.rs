@@ -14,7 +14,7 @@ use crate::image::Image;
 use crate::probe::{Entry, ErasedProbe, contain, inside};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use crate::sys;
-use crate::tracepoint::TracepointDescriptor;
+use crate::tracepoint::{Promise, TracepointDescriptor};
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
@@ -63,7 +63,7 @@ impl Attached {
     /// The closure has the type `F` (CL-1).
     #[inline(always)]
     pub(crate) unsafe fn run<F>(&self, entry: &Entry, call: impl FnOnce(&F)) -> bool {
-        if !self.nests && sys::thread().is_some_and(|t| t.nesting.load(Ordering::Relaxed) & sys::DEPTH > 1) {
+        if !self.nests && sys::depth() > 1 {
             // Relaxed: a count for people.
             self.skipped.fetch_add(1, Ordering::Relaxed);
             return true;
@@ -75,6 +75,10 @@ impl Attached {
 }
 
 /// What the run time does for closures.
+///
+/// # Promise
+///
+/// `is_panicking` says so of this thread, `attach` and `detach` keep CL-2.
 pub struct Runtime {
     /// Puts a closure into the list of its tracepoint; or says why not.
     pub attach: fn(Arc<Attached>) -> Result<(), String>,
@@ -88,6 +92,9 @@ pub struct Runtime {
     pub unregister: fn(&'static Image),
     /// Whether this thread panics by the run time's standard library; a shared object may have one of its own.
     pub is_panicking: fn() -> bool,
+    /// See above.
+    #[doc(hidden)]
+    pub promise: Promise,
 }
 
 /// The run time, where one is linked into the program.
@@ -98,7 +105,7 @@ pub static RINGTRACE_RUNTIMES_0_1_0: [Runtime];
 static HOST: AtomicPtr<Runtime> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets the run time of this shared object: that of the program.
-pub fn set_runtime(runtime: &'static Runtime) {
+pub(crate) fn set_runtime(runtime: &'static Runtime) {
     // Release: orders the table. Pairs with the Acquire load in `runtime`.
     HOST.store(core::ptr::from_ref(runtime).cast_mut(), Ordering::Release);
 }
@@ -116,9 +123,14 @@ pub fn is_hosted() -> bool {
 }
 
 /// Attaches a closure that runs `nests` also inside other tracepoints' probes.
+///
+/// # Safety
+///
+/// `function` is of the probe type of `tracepoint` (TP-2), and runs the closure as an `F` (CL-1). Where `nests`, the closure may be
+/// run in signal handlers and allocators.
 #[doc(hidden)]
 #[track_caller]
-pub fn attach<F: Send + Sync + 'static>(
+pub unsafe fn attach<F: Send + Sync + 'static>(
     tracepoint: &'static TracepointDescriptor,
     function: ErasedProbe,
     nests: bool,

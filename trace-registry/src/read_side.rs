@@ -32,17 +32,34 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
-/// The words of one phase on one CPU.
+/// The words of one phase on one CPU. Only readers count.
 #[repr(C)]
 pub struct PhaseCounters {
     /// Readers that entered, counted by restartable sequences.
-    pub enter: AtomicU64,
+    pub(crate) enter: AtomicU64,
     /// Readers that entered, counted by locked additions.
-    pub enter_locked: AtomicU64,
+    enter_locked: AtomicU64,
     /// Readers that left, counted by restartable sequences.
-    pub leave: AtomicU64,
+    pub(crate) leave: AtomicU64,
     /// Readers that left, counted by locked additions.
-    pub leave_locked: AtomicU64,
+    leave_locked: AtomicU64,
+}
+
+impl PhaseCounters {
+    /// Returns how many readers entered.
+    pub fn entered(&self) -> u64 {
+        sum(&self.enter, &self.enter_locked)
+    }
+
+    /// Returns how many readers left.
+    pub fn left(&self) -> u64 {
+        sum(&self.leave, &self.leave_locked)
+    }
+}
+
+fn sum(sequenced: &AtomicU64, locked: &AtomicU64) -> u64 {
+    // Acquire: orders what a reader did before its leave. Pairs with the addition in `Section::leave`.
+    sequenced.load(Ordering::Acquire).wrapping_add(locked.load(Ordering::Acquire))
 }
 
 /// The counters of one CPU: a cache line.
@@ -81,12 +98,15 @@ pub struct State {
     /// Followed by the counters; before they are installed, a header that lets nobody in.
     pub(crate) header: AtomicPtr<Header>,
     /// Distance in bytes from the thread pointer to the rseq area ([`sys::rseq_offset`]).
-    pub rseq_offset: AtomicIsize,
+    pub(crate) rseq_offset: AtomicIsize,
     /// Distance in bytes from the thread pointer to the thread's block; 0 before [`sys::init`].
-    pub block_offset: AtomicIsize,
+    pub(crate) block_offset: AtomicIsize,
 }
 
 impl State {
+    /// Where assembly finds the distance of the rseq area, which nobody else may set.
+    pub const RSEQ_OFFSET: usize = offset_of!(State, rseq_offset);
+
     /// Takes over the state of the image that owns the read side.
     pub(crate) fn adopt(&self, owner: &State) {
         self.rseq_offset.store(owner.rseq_offset.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -149,7 +169,7 @@ fn header() -> &'static Header {
 ///
 /// # Safety
 ///
-/// `header` points to a header that is not zero, followed by `entries` zeroed [`CpuCounters`] (at least 1), all of which stay
+/// [`sys::init`] was called. `header` points to a header that is not zero, followed by `entries` zeroed [`CpuCounters`] (at least 1), all of which stay
 /// mapped for the rest of the process. `sequenced` (at most `entries`) is 0 unless the process is registered for membarrier's
 /// private expedited command, and every writer uses it. It is called once.
 pub unsafe fn install(header: *mut Header, entries: u32, sequenced: u32) {
@@ -170,7 +190,11 @@ fn counters_of(header: *mut Header, phase: usize) -> *mut PhaseCounters {
 /// Lets readers on CPUs below `sequenced` count by rseq from now on.
 ///
 /// Readers that counted by locked additions before leave by either kind: the writer adds both up (RS-1).
-pub fn set_sequenced(sequenced: u32) {
+///
+/// # Safety
+///
+/// The process is registered for membarrier's private expedited command, and every writer uses it from now on (RS-3).
+pub unsafe fn set_sequenced(sequenced: u32) {
     let header = header();
     header.sequenced.store(sequenced.min(header.entries.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
@@ -187,8 +211,12 @@ pub fn is_sequenced() -> bool {
     header().sequenced.load(Ordering::Relaxed) > 0
 }
 
-/// Turns to the other phase; for the writer, one at a time. Returns the phase that readers used until now.
-pub fn flip_phase() -> usize {
+/// Turns to the other phase. Returns the phase that readers used until now.
+///
+/// # Safety
+///
+/// The caller is the one writer: a flip within a grace period of another one would let that end before its readers have left.
+pub unsafe fn flip_phase() -> usize {
     let phase = phase();
     // SeqCst: the writer's sums come later. Readers that loaded the old phase are waited for by the second pass.
     header().current.store(counters_of(STATE.header.load(Ordering::Relaxed), phase ^ 1), Ordering::SeqCst);

@@ -11,6 +11,8 @@
 //! - TP-1: A list that a gate points to stays valid until a grace period after the gate stopped pointing to it.
 //! - TP-2: Every function in the list of a tracepoint has that tracepoint's probe type: lists are made from
 //!   [`ProbeDescriptor`](crate::ProbeDescriptor)s, whose functions were typed by the tracepoint's own signature.
+//! - TP-3: What ties a gate, a descriptor and a type of functions together is promised, by `unsafe`, wherever it is declared: by the
+//!   expansion of a macro. Safe code can publish no list, and declare nothing that is not so.
 
 #![expect(unsafe_code, reason = "lists are reached by address")]
 
@@ -29,12 +31,17 @@ use core::ptr;
 pub const MAX_NESTING: u32 = 4;
 
 /// A declared tracepoint: the type that `#[tracepoint]` makes beside the function.
+///
+/// # Safety
+///
+/// For `#[tracepoint]` alone. [`descriptor`](Self::descriptor) returns the descriptor of the tracepoint whose probes `Itself` types
+/// (TP-2): its `__probe` takes a function of the type that the emitter of that descriptor's gate calls, and returns it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tracepoint",
     label = "not declared with `#[tracepoint]`",
     note = "a tracepoint is declared by `#[ringtrace::tracepoint] fn name(arguments);`"
 )]
-pub trait Tracepoint {
+pub unsafe trait Tracepoint {
     /// The type itself: through it, a type that is no tracepoint is one error and not two.
     #[doc(hidden)]
     type Itself;
@@ -44,12 +51,16 @@ pub trait Tracepoint {
 }
 
 /// A tracepoint of `N` arguments; through it, a probe gets at the tracepoint's types.
+///
+/// # Safety
+///
+/// As for [`Tracepoint`], with the same `Itself`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the tracepoint takes another number of arguments than {N}",
     label = "a probe takes the arguments of its tracepoint, all of them"
 )]
-pub trait Takes<const N: usize> {
+pub unsafe trait Takes<const N: usize> {
     /// The type itself, as in [`Tracepoint`].
     type Itself;
     /// Its one value.
@@ -125,7 +136,12 @@ impl Gate {
 
     /// Puts `list` in place of the current one, and returns that. Null closes the gate; one that [nobody has hit](Self::is_unhit) stays
     /// as it is then.
-    pub fn publish(&self, list: *mut Entry) -> *mut Entry {
+    ///
+    /// # Safety
+    ///
+    /// `list` is null, or a list of the tracepoint that has this gate: its functions are of that tracepoint's probe type (TP-2). It
+    /// is not changed, and stays where it is until a grace period after another one was published in its place (TP-1).
+    pub unsafe fn publish(&self, list: *mut Entry) -> *mut Entry {
         if list.is_null() && self.is_unhit() {
             return list;
         }
@@ -172,7 +188,27 @@ pub enum Form {
     Event,
 }
 
+/// What its author promises of a descriptor, which says what under "Promise".
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Promise(());
+
+impl Promise {
+    /// Gives it.
+    ///
+    /// # Safety
+    ///
+    /// It is true of what it is put into.
+    pub const unsafe fn given() -> Promise {
+        Promise(())
+    }
+}
+
 /// What is known about a tracepoint without firing it.
+///
+/// # Promise
+///
+/// `gate` is that of this declaration, and `arguments`, `identity` and `stamp` are what its probes are typed by (TP-2).
 pub struct TracepointDescriptor {
     /// Its name: `crate:module::function`, or the one given by `name =`.
     pub name: Name,
@@ -194,6 +230,9 @@ pub struct TracepointDescriptor {
     pub identity: fn() -> TypeId,
     /// Hash of the sources that those types come from; 0: not known.
     pub stamp: u64,
+    /// See above.
+    #[doc(hidden)]
+    pub promise: Promise,
 }
 
 static_assertions::assert_impl_all!(TracepointDescriptor: Send, Sync);
@@ -298,18 +337,17 @@ fn dismiss(thread: &ThreadBlock) {
 /// Enters where the fast way declines.
 #[cold]
 fn enter_slow(gate: &Gate) -> Entered {
-    // No block: no run time either, so nothing can be attached.
-    let Some(thread) = sys::thread() else { return Entered::NOTHING };
-    match admit(thread) {
-        Admission::Untraced => return Entered::NOTHING,
-        Admission::TooDeep => {
+    match sys::with_thread(admit) {
+        // No block: no run time either, so nothing can be attached.
+        None | Some(Admission::Untraced) => return Entered::NOTHING,
+        Some(Admission::TooDeep) => {
             count_nested(gate);
             return Entered::NOTHING;
         }
-        Admission::Admitted => {}
+        Some(Admission::Admitted) => {}
     }
     let Some(section) = read_side::enter() else {
-        dismiss(thread);
+        sys::with_thread(dismiss);
         return Entered::NOTHING;
     };
     let first = gate.list();
@@ -327,9 +365,7 @@ fn enter_slow(gate: &Gate) -> Entered {
 #[cold]
 pub(crate) unsafe extern "C" fn leave_slow(section: Section) {
     section.leave();
-    if let Some(thread) = sys::thread() {
-        dismiss(thread);
-    }
+    sys::with_thread(dismiss);
 }
 
 /// Runs `record` in a read-side critical section, counted as nesting. Returns false, without running it, where the thread is
@@ -339,13 +375,12 @@ pub(crate) unsafe extern "C" fn leave_slow(section: Section) {
 ///
 /// Async-signal-safe and wait-free, if `record` is.
 pub fn within(record: impl FnOnce()) -> bool {
-    let Some(thread) = sys::thread() else { return true };
-    match admit(thread) {
-        Admission::Untraced => true,
-        Admission::TooDeep => false,
-        Admission::Admitted => {
+    match sys::with_thread(admit) {
+        None | Some(Admission::Untraced) => true,
+        Some(Admission::TooDeep) => false,
+        Some(Admission::Admitted) => {
             read_side::section(|_| record());
-            dismiss(thread);
+            sys::with_thread(dismiss);
             true
         }
     }

@@ -4,7 +4,7 @@
 //! the tracepoints concerned are made anew and published; the old ones are retired. Nothing here waits for a grace period, nor for
 //! a disk, also not by way of another lock: whoever detaches a closure, or loads a shared object, waits for the control lock.
 
-#![expect(unsafe_code, reason = "takes lists back from the gates that pointed to them")]
+#![expect(unsafe_code, reason = "publishes lists, and takes them back from their gates")]
 use crate::aggregate;
 use crate::builder::CEILING;
 use crate::catalogue::{self, Site};
@@ -166,7 +166,8 @@ impl Control {
         let mut retired = 0;
         for (gate, list) in lists {
             let list = list.map_or(std::ptr::null_mut(), Box::into_raw);
-            retired = retire_list(gate.publish(list)).max(retired);
+            // SAFETY: TP-2: made for this site by `list`; what it replaces is retired (TP-1).
+            retired = retire_list(unsafe { gate.publish(list) }).max(retired);
         }
         if retired >= rcu::RETIRED_HASTE {
             crate::consumer::hurry();
@@ -200,7 +201,8 @@ impl Control {
                 targets.push(target);
             }
             if wanted {
-                list = Some(Box::new(Entry::of(named.probe, function, targets, list)));
+                // SAFETY: TP-2: a function of a probe that is declared alike (CA-2), for the same tracepoint.
+                list = Some(Box::new(unsafe { Entry::of(named.probe, function, targets, list) }));
             }
         }
         list
@@ -332,7 +334,8 @@ impl Control {
         let (gates, changed) = catalogue::remove(image);
         self.publish_sites(|site| changed.contains(&catalogue::key(site.tracepoint)));
         for gate in gates {
-            retire_list(gate.publish(std::ptr::null_mut()));
+            // SAFETY: null; what it replaces is retired (TP-1).
+            retire_list(unsafe { gate.publish(std::ptr::null_mut()) });
         }
         follow::tell();
     }

@@ -13,7 +13,7 @@
 //!   objects that stay mapped ([`note_stay`]). So what dlclose(3) unmaps is in no list but those of its own gates, which only its own
 //!   code reads: a program that unloads what it runs does wrong without us.
 
-#![expect(unsafe_code, reason = "images that a child inherits are reached by address")]
+#![expect(unsafe_code, reason = "closes gates, promises what descriptions are good for, and reaches a parent's images by address")]
 
 use crate::module::krate;
 use crate::per_image::PerImage;
@@ -28,7 +28,7 @@ use trace_registry::image::{Contents, IMAGE, Image};
 use trace_registry::probe::ErasedProbe;
 use trace_registry::state_dump::{StateDump, StateDumpDescriptor};
 use trace_registry::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use trace_registry::tracepoint::{Form, Location};
+use trace_registry::tracepoint::{Form, Location, Promise};
 use trace_registry::{EventClass, Gate, Name, ProbeDescriptor, TracepointDescriptor};
 
 /// A probe with its name, which is made only once. It stays when its image goes.
@@ -162,7 +162,8 @@ pub(crate) fn renew() {
     CATALOGUE.renew();
     SITES.renew();
     for site in sites().iter() {
-        site.gates().for_each(|(_, gate)| _ = gate.publish(std::ptr::null_mut())); // lists that are read stay (FO-1)
+        // SAFETY: null; lists that are read stay (FO-1).
+        site.gates().for_each(|(_, gate)| _ = unsafe { gate.publish(std::ptr::null_mut()) });
     }
 }
 
@@ -458,6 +459,8 @@ impl Catalogue {
                 arguments: || &[],
                 identity: || std::any::TypeId::of::<()>(),
                 stamp: 0,
+                // SAFETY: nothing is attached by it: the gate is nobody's.
+                promise: unsafe { Promise::given() },
             };
             self.declared.push(Declared { tracepoint: Box::leak(Box::new(copy)), types: Some(types) });
         }
@@ -498,6 +501,8 @@ impl Catalogue {
                 function: || std::ptr::null(),
                 panics: AtomicU64::new(0),
                 skipped: fields(probe.skipped),
+                // SAFETY: the function is null.
+                promise: unsafe { Promise::given() },
             }))
         };
         let named = NamedProbe { probe: kept, name: name.clone(), tracepoint, functions: Mutex::default() };
@@ -536,6 +541,8 @@ static NOT_LOADED: TracepointDescriptor = TracepointDescriptor {
     arguments: || &[],
     identity: || std::any::TypeId::of::<()>(),
     stamp: 0,
+    // SAFETY: as for copies: the gate is nobody's.
+    promise: unsafe { Promise::given() },
 };
 
 fn keep(text: &str) -> &'static str {

@@ -194,7 +194,9 @@ impl Plan {
         clock: &'static Clock,
         ahead: Option<u64>,
     ) -> io::Result<Arc<Core>> {
-        with_config!(self, C => Core::create::<C>(file, geometry, indices, clock, ahead))
+        // SAFETY: a file of `storage.rs`: one without a name is sealed against it, and in the directory of this user nobody but this
+        // user can shorten one, who may do with the process what he wants.
+        with_config!(self, C => unsafe { Core::create::<C>(file, geometry, indices, clock, ahead) })
     }
 
     /// How a channel takes the events of a class: by the sequences' own functions wherever they do all there is to do.
@@ -228,7 +230,8 @@ unsafe extern "C" fn append<C: Config>(target: *const Target, pieces: NonNull<Pi
     let (channel, appender, mut payload) =
         unsafe { (channel(&*target), &*target.cast::<Appender>(), Finished::from_raw(pieces, count, total)) };
     if !channel.context.is_appenders() {
-        total += channel.context.put(channel.process, &mut payload);
+        // SAFETY: the payload is as a target hands it over.
+        total += unsafe { channel.context.put(channel.process, &mut payload) };
     }
     // SAFETY: the pieces name initialised bytes that outlive this call (PL-1, PL-3), `total` is their sum, and `C` is the
     // configuration that the core was created with. A thread that fires or records is prepared.

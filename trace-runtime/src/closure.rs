@@ -1,4 +1,5 @@
 //! What the run time does for closures: see [`trace_registry::closure`].
+#![expect(unsafe_code, reason = "promises what the registry asks of a run time")]
 
 use crate::attach;
 use crate::consumer;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use trace_registry::DetachError;
 use trace_registry::closure::{Attached, RINGTRACE_RUNTIMES_0_1_0, Runtime};
 use trace_registry::linkme::{self, distributed_slice};
+use trace_registry::tracepoint::Promise;
 
 #[distributed_slice(RINGTRACE_RUNTIMES_0_1_0)]
 #[linkme(crate = linkme)]
@@ -23,6 +25,8 @@ pub(crate) static RUNTIME: Runtime = Runtime {
     register: module::register,
     unregister: module::unregister,
     is_panicking: std::thread::panicking,
+    // SAFETY: CL-2: `detach` leaves the closure to the reclaimer.
+    promise: unsafe { Promise::given() },
 };
 
 fn attach(closure: Arc<Attached>) -> Result<()> {

@@ -1,3 +1,5 @@
+#![expect(unsafe_code, reason = "writes in front of a payload")]
+
 use crate::process::{self, Process};
 use crate::provider::{self, Provider};
 use crate::threads::{self, Name};
@@ -165,47 +167,60 @@ impl Context {
     }
 
     /// Puts the fields in front of a payload. Returns their bytes.
-    pub(crate) fn put(self, process: &Process, payload: &mut Finished<'_>) -> usize {
+    ///
+    /// # Safety
+    ///
+    /// Nothing was put there before.
+    pub(crate) unsafe fn put(self, process: &Process, payload: &mut Finished<'_>) -> usize {
         let (pid, tid) = (process.pid, process::thread_id());
         let cpu = trace_registry::sys::cpu_id;
-        match self.0 & !8 {
-            0 => payload.set_context([]),
-            1 => payload.set_context([tid]),
-            2 => payload.set_context([pid]),
-            3 => payload.set_context([pid, tid]),
-            4 => payload.set_context([cpu()]),
-            5 => payload.set_context([tid, cpu()]),
-            6 => payload.set_context([pid, cpu()]),
-            7 => payload.set_context([pid, tid, cpu()]),
-            _ => self.put_all(process, tid, payload),
+        // SAFETY: the caller's duty; all fields together have room (`provider.rs`).
+        unsafe {
+            match self.0 & !8 {
+                0 => payload.set_context([]),
+                1 => payload.set_context([tid]),
+                2 => payload.set_context([pid]),
+                3 => payload.set_context([pid, tid]),
+                4 => payload.set_context([cpu()]),
+                5 => payload.set_context([tid, cpu()]),
+                6 => payload.set_context([pid, cpu()]),
+                7 => payload.set_context([pid, tid, cpu()]),
+                _ => self.put_all(process, tid, payload),
+            }
         }
         self.size()
     }
 
+    /// # Safety
+    ///
+    /// As for [`put`](Self::put).
     #[inline(never)]
-    fn put_all(self, process: &Process, tid: u32, payload: &mut Finished<'_>) {
+    unsafe fn put_all(self, process: &Process, tid: u32, payload: &mut Finished<'_>) {
         // From the last field to the first: each goes in front of what is there.
-        if self.contains(Context::CPU) {
-            payload.set_context([trace_registry::sys::cpu_id()]);
-        }
-        for number in (0..provider::MOST).rev().filter(|n| self.0 & (Self::PROVIDED << n) != 0) {
-            let value = provider::provider(number).map_or(0, |p| (p.provide)());
-            payload.set_context(u64_words(value));
-        }
-        if self.contains(Context::THREAD_NAME) {
-            payload.set_context(threads::name());
-        }
-        if self.contains(Context::PROCNAME) {
-            payload.set_context(process.name);
-        }
-        if self.contains(Context::NESTING) {
-            payload.set_context([provider::nesting()]);
-        }
-        if self.contains(Context::VTID) {
-            payload.set_context([tid]);
-        }
-        if self.contains(Context::VPID) {
-            payload.set_context([process.pid]);
+        // SAFETY: the caller's duty; all fields together have room (`provider.rs`).
+        unsafe {
+            if self.contains(Context::CPU) {
+                payload.set_context([trace_registry::sys::cpu_id()]);
+            }
+            for number in (0..provider::MOST).rev().filter(|n| self.0 & (Self::PROVIDED << n) != 0) {
+                let value = provider::provider(number).map_or(0, |p| (p.provide)());
+                payload.set_context(u64_words(value));
+            }
+            if self.contains(Context::THREAD_NAME) {
+                payload.set_context(threads::name());
+            }
+            if self.contains(Context::PROCNAME) {
+                payload.set_context(process.name);
+            }
+            if self.contains(Context::NESTING) {
+                payload.set_context([provider::nesting()]);
+            }
+            if self.contains(Context::VTID) {
+                payload.set_context([tid]);
+            }
+            if self.contains(Context::VPID) {
+                payload.set_context([process.pid]);
+            }
         }
     }
 }

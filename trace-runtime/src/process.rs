@@ -79,12 +79,12 @@ pub(crate) fn renew() {
     NAME.renew();
     sys::forget_membarrier();
     sys::register_membarrier();
-    if let Some(thread) = trace_registry::sys::thread() {
+    trace_registry::sys::with_thread(|thread| {
         // Relaxed: this thread's own words.
         thread.tid.store(0, Ordering::Relaxed);
         thread.named.store(0, Ordering::Relaxed);
         thread.nesting.fetch_or(trace_registry::sys::FRESH, Ordering::Relaxed);
-    }
+    });
 }
 
 impl Process {
@@ -133,8 +133,9 @@ impl Process {
 
 /// Lets readers count by rseq, where the process was registered for membarrier(2) only after the counters were installed.
 pub(crate) fn use_sequences() {
-    if let Some(process) = get().filter(|_| trace_registry::sys::cpu_id() != u32::MAX) {
-        read_side::set_sequenced(process.cpu_limit);
+    if let Some(process) = get().filter(|_| sys::has_membarrier() && trace_registry::sys::cpu_id() != u32::MAX) {
+        // SAFETY: registered, and `rcu.rs` uses it.
+        unsafe { read_side::set_sequenced(process.cpu_limit) };
     }
 }
 
@@ -165,14 +166,16 @@ pub(crate) fn session_name() -> String {
 ///
 /// Async-signal-safe; one system call at most in a thread's life.
 pub(crate) fn thread_id() -> u32 {
-    let Some(thread) = trace_registry::sys::thread() else { return 0 };
-    // Relaxed: this thread's own word. A forked child forgets the parent's number before it records anything (`renew`).
-    let mut tid = thread.tid.load(Ordering::Relaxed);
-    if tid == 0 {
-        tid = sys::gettid();
-        thread.tid.store(tid, Ordering::Relaxed);
-    }
-    tid
+    let tid = trace_registry::sys::with_thread(|thread| {
+        // Relaxed: this thread's own word. A forked child forgets the parent's number before it records anything (`renew`).
+        let mut tid = thread.tid.load(Ordering::Relaxed);
+        if tid == 0 {
+            tid = sys::gettid();
+            thread.tid.store(tid, Ordering::Relaxed);
+        }
+        tid
+    });
+    tid.unwrap_or(0)
 }
 
 /// The CPU numbers that can ever appear are below this.
@@ -207,8 +210,7 @@ pub(crate) fn program() -> String {
 
 /// Returns an error unless the calling thread may wait for probes to end.
 pub(crate) fn may_wait(what: &'static str) -> Result<()> {
-    let nested =
-        trace_registry::sys::thread().is_some_and(|t| t.nesting.load(Ordering::Relaxed) & trace_registry::sys::DEPTH != 0);
+    let nested = trace_registry::sys::depth() != 0;
     // The consumer's thread would wait for itself.
     if nested || crate::consumer::is_this_thread() { Err(Error::from(Kind::InsideProbe(what))) } else { Ok(()) }
 }

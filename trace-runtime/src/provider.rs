@@ -145,6 +145,5 @@ pub(crate) struct Room(OnceCell<[u8; size_of::<Name>()]>);
 /// allocators that run during an event.
 #[inline]
 pub(crate) fn nesting() -> u32 {
-    // Relaxed: this thread's own word.
-    sys::thread().map_or(0, |t| (t.nesting.load(Ordering::Relaxed) & sys::DEPTH).saturating_sub(1))
+    sys::depth().saturating_sub(1)
 }

@@ -43,13 +43,15 @@ pub(crate) fn want_names() {
 /// thread of the same group, was seen to have changed.
 #[inline]
 pub(crate) fn name() -> Name {
-    let Some(thread) = trace_registry::sys::thread() else { return Name::default() };
-    // Relaxed: whoever reads an old number has an old name a moment longer; the rest are this thread's own words.
-    let state = state(process::thread_id()).load(Ordering::Relaxed);
-    if thread.named.load(Ordering::Relaxed) != state {
-        ask(thread, state);
-    }
-    thread.name.each_ref().map(|word| word.load(Ordering::Relaxed))
+    let name = trace_registry::sys::with_thread(|thread| {
+        // Relaxed: whoever reads an old number has an old name a moment longer; the rest are this thread's own words.
+        let state = state(process::thread_id()).load(Ordering::Relaxed);
+        if thread.named.load(Ordering::Relaxed) != state {
+            ask(thread, state);
+        }
+        thread.name.each_ref().map(|word| word.load(Ordering::Relaxed))
+    });
+    name.unwrap_or_default()
 }
 
 /// A handler that interrupts this asks for itself; what is older than that is corrected as every change is.

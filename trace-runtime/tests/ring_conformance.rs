@@ -13,7 +13,7 @@ fn geometry<C: Config>(sub_buffer: u32, sub_buffers: u32) -> Geometry {
 }
 
 fn channel<C: Config>(geometry: Geometry, clock: &'static Clock) -> Channel<C> {
-    Channel::create(file(), geometry, &served::<C>(geometry), clock).expect("a channel")
+    ring_support::create(file(), geometry, &served::<C>(geometry), clock).expect("a channel")
 }
 
 /// Writes with a model beside it: what must be read, in which order, with which stamps.
@@ -370,10 +370,10 @@ fn geometries_that_cannot_be_are_refused() {
         Geometry { fallback: 5000, ..good },
         Geometry { buffers: 0, fallback: 0, ..good },
     ] {
-        let error = Channel::<C>::create(file(), bad, &[], Clock::fixed(1)).expect_err("refused");
+        let error = ring_support::create::<C>(file(), bad, &[], Clock::fixed(1)).expect_err("refused");
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     }
-    let twice = Channel::<C>::create(file(), Geometry { buffers: 2, ..good }, &[1, 1], Clock::fixed(1));
+    let twice = ring_support::create::<C>(file(), Geometry { buffers: 2, ..good }, &[1, 1], Clock::fixed(1));
     assert!(twice.is_err());
 }
 
@@ -381,7 +381,7 @@ fn geometries_that_cannot_be_are_refused() {
 fn without_a_buffer_or_a_fallback_region_events_are_counted() {
     type C = ring_support::Of<false, { ring_support::OS }, false, BY_CPU>;
     let geometry = Geometry { buffers: 1, fallback: 0, ..geometry::<C>(4096, 2) };
-    let channel = Channel::<C>::create(file(), geometry, &[], Clock::fixed(1)).expect("a channel");
+    let channel = ring_support::create::<C>(file(), geometry, &[], Clock::fixed(1)).expect("a channel");
     assert_eq!(channel.record(0, &[]), Outcome::NoBuffer);
     assert_eq!(channel.core().losses().no_buffer, 1);
     for cpu in 0..cpus() {

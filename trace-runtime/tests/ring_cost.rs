@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 use trace_registry::field::Piece;
 use trace_runtime::clock::Clock;
-use trace_runtime::ring_buffer::{Channel, Config, Geometry, Outcome};
+use trace_runtime::ring_buffer::{Config, Geometry, Outcome};
 
 const REPETITIONS: usize = 200;
 const EVENTS: usize = 5_000;
@@ -32,7 +32,7 @@ fn cost(name: &str, mut work: impl FnMut()) -> f64 {
 fn append_cost<C: Config>(name: &str, lengths: &[usize]) -> f64 {
     let geometry = Geometry { buffers: cpus(), sub_buffer: 64 << 10, sub_buffers: 16, fallback: 1 << 20 };
     let cpus: Vec<u32> = (0..geometry.buffers).collect();
-    let channel = Channel::<C>::create(ring_support::file(), geometry, &cpus, Clock::process()).expect("a channel");
+    let channel = ring_support::create::<C>(ring_support::file(), geometry, &cpus, Clock::process()).expect("a channel");
     channel.core().populate(geometry.sub_buffers);
     let appender = channel.core().appender(channel.core().generation(), 1, false, 0);
     let bytes = [0x5a_u8; 64];

@@ -151,7 +151,7 @@ fn step_through(file: &File, kill_at: u64, run: impl FnOnce()) -> Vec<u8> {
 
 fn channel<C: Config>(file: File, geometry: Geometry) -> Channel<C> {
     let cpus = if geometry.buffers > 0 { &[0][..] } else { &[] };
-    Channel::<C>::create(file, geometry, cpus, Clock::process()).expect("a channel")
+    ring_support::create::<C>(file, geometry, cpus, Clock::process()).expect("a channel")
 }
 
 fn record<C: Config>(channel: &Channel<C>, number: u64, (id, bytes): &(u32, Vec<u8>)) {

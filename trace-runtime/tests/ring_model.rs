@@ -7,7 +7,7 @@ mod ring_support;
 use proptest::prelude::*;
 use ring_support::{BY_CPU, BY_THREAD, NO_CLOCK, OS, Of, RAW, cpus, file, has_sequences, record_in_words, served};
 use trace_runtime::clock::Clock;
-use trace_runtime::ring_buffer::{Channel, ClockKind, Config, Geometry, HeaderKind, Outcome, Purpose};
+use trace_runtime::ring_buffer::{ClockKind, Config, Geometry, HeaderKind, Outcome, Purpose};
 
 const SUB_BUFFER: u64 = 4096;
 /// Bytes at the beginning of a sub-buffer that are no record's.
@@ -67,7 +67,7 @@ fn agrees<C: Config>(events: &[Event]) -> Result<(), TestCaseError> {
     ring_support::pin();
     let clock = Clock::fixed(1 << 40);
     let geometry = Geometry { buffers: cpus(), sub_buffer: SUB_BUFFER as u32, sub_buffers: 64, fallback: 4096 };
-    let channel = Channel::<C>::create(file(), geometry, &served::<C>(geometry), clock).expect("a channel");
+    let channel = ring_support::create::<C>(file(), geometry, &served::<C>(geometry), clock).expect("a channel");
     let (mut now, mut model) = (1_u64 << 40, Model::default());
     for (number, (gap, id, len)) in events.iter().enumerate() {
         now += gap;

@@ -28,7 +28,7 @@ fn read(bytes: &[u8]) -> (u32, u32) {
 fn many_threads<C: Config>() {
     let fallback = 2 << 20;
     let geometry = Geometry { buffers: buffers::<C>(), sub_buffer: 64 << 10, sub_buffers: 16, fallback };
-    let channel = Channel::<C>::create(file(), geometry, &served::<C>(geometry), Clock::process()).expect("a channel");
+    let channel = ring_support::create::<C>(file(), geometry, &served::<C>(geometry), Clock::process()).expect("a channel");
     let begin = Barrier::new(THREADS as usize);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -164,7 +164,7 @@ fn a_forked_child_shares_no_number_with_its_parent() {
 #[test]
 fn geometries_that_a_placement_cannot_use_are_refused() {
     let geometry = Geometry { buffers: 2, sub_buffer: 4096, sub_buffers: 2, fallback: 4096 };
-    let named = Channel::<ByThread>::create(file(), geometry, &[0], Clock::process());
+    let named = ring_support::create::<ByThread>(file(), geometry, &[0], Clock::process());
     assert_eq!(named.expect_err("threads take their buffers").kind(), std::io::ErrorKind::InvalidInput);
     type Global = Of<false, OS, false, { ring_support::GLOBAL }>;
     let buffers = Channel::<Global>::in_memory(geometry);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trace_runtime::clock::Clock;
-use trace_runtime::ring_buffer::{Channel, Geometry, Outcome, Packet, Purpose, Reader};
+use trace_runtime::ring_buffer::{Geometry, Outcome, Packet, Purpose, Reader};
 
 type Discard = Of<false, OS, false, BY_CPU>;
 const PATH: &str = "RING_PROCESS_PATH";
@@ -24,7 +24,7 @@ fn child_writes_until_it_is_killed() {
     let Some(path) = std::env::var_os(PATH) else { return };
     let file = std::fs::File::options().read(true).write(true).open(path).expect("the ring file");
     let cpus: Vec<u32> = (0..geometry().buffers).collect();
-    let channel = Channel::<Discard>::create(file, geometry(), &cpus, Clock::process()).expect("a channel");
+    let channel = ring_support::create::<Discard>(file, geometry(), &cpus, Clock::process()).expect("a channel");
     let mut number = 1_u64;
     loop {
         match channel.record(1, &[&number.to_le_bytes(), &(!number).to_le_bytes()]) {
@@ -135,7 +135,10 @@ fn files_that_are_no_rings_are_refused() {
         assert!(error.to_string().contains(expected), "{error}");
     }
     let ring = tempfile::tempfile().expect("a file");
-    drop(Channel::<Discard>::create(ring.try_clone().expect("a copy"), geometry(), &[0], Clock::process()).expect("a channel"));
+    drop(
+        ring_support::create::<Discard>(ring.try_clone().expect("a copy"), geometry(), &[0], Clock::process())
+            .expect("a channel"),
+    );
     // SAFETY: it is mapped for the time of the call only.
     assert!(unsafe { Reader::open(&ring, Purpose::Snapshot) }.is_ok());
     ring.set_len(geometry().file_size() - 1).expect("a length");
@@ -144,7 +147,7 @@ fn files_that_are_no_rings_are_refused() {
 }
 
 fn forked<C: trace_runtime::ring_buffer::Config>() {
-    let channel = Channel::<C>::create(ring_support::file(), geometry(), &(0..cpus()).collect::<Vec<_>>(), Clock::process());
+    let channel = ring_support::create::<C>(ring_support::file(), geometry(), &(0..cpus()).collect::<Vec<_>>(), Clock::process());
     let channel = channel.expect("a channel");
     assert_eq!(channel.record(1, &[&[1; 8]]), Outcome::Recorded);
     let appender = channel.core().appender(channel.core().generation(), 1, false, 0);

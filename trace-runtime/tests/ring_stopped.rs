@@ -9,7 +9,7 @@ use ring_support::{BY_CPU, Of, RAW, decode, file};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use trace_runtime::clock::Clock;
-use trace_runtime::ring_buffer::{Channel, Geometry, Outcome, Purpose, Reader};
+use trace_runtime::ring_buffer::{Geometry, Outcome, Purpose, Reader};
 
 /// Not the OS clock, which tries again when the kernel has set it meanwhile: a thread that is stopped at each instruction may never
 /// get through that on a machine that is busy.
@@ -67,7 +67,7 @@ fn a_stopped_thread_holds_up_neither_threads_nor_sub_buffers() {
     }
     let cpus: Vec<u32> = (0..ring_support::cpus()).collect();
     let geometry = Geometry { buffers: ring_support::cpus(), sub_buffer: 4096, sub_buffers: 4, fallback: 16384 };
-    let channel = Channel::<Configuration>::create(file(), geometry, &cpus, Clock::process()).expect("a channel");
+    let channel = ring_support::create::<Configuration>(file(), geometry, &cpus, Clock::process()).expect("a channel");
     let mut reader = channel.reader(Purpose::Consume).expect("the first reader");
     let mut own = 0;
     let (mut stops, mut delivered) = (0, 0);

@@ -74,14 +74,16 @@ pub(super) fn expand(tracepoint: &Tracepoint) -> TokenStream {
             #description
         }
 
-        impl __rt::Tracepoint for #type_name {
+        // SAFETY: TP-2: the emitter above calls functions of the type that `__probe` takes.
+        unsafe impl __rt::Tracepoint for #type_name {
             type Itself = #type_name;
             fn descriptor() -> &'static __rt::TracepointDescriptor {
                 &__RINGTRACE_TRACEPOINT
             }
         }
 
-        impl __rt::Takes<#number> for #type_name {
+        // SAFETY: as above.
+        unsafe impl __rt::Takes<#number> for #type_name {
             type Itself = #type_name;
             const ITSELF: #type_name = #type_name::__Itself;
         }
@@ -195,7 +197,8 @@ fn attach(tracepoint: &Tracepoint, type_name: &Ident, types: &[&syn::Type], argu
             // SAFETY: CL-1: the closure of this entry has this type.
             unsafe { #entry.run_closure::<#closure_type>(|#call| #call(#(#arguments),*)) }
         });
-        __rt::attach(&__RINGTRACE_TRACEPOINT, trampoline, #reentrant, #closure)
+        // SAFETY: TP-2, CL-1: typed by `__probe`, and for this type of closure.
+        unsafe { __rt::attach(&__RINGTRACE_TRACEPOINT, trampoline, #reentrant, #closure) }
     };
     let allowed = quote!(#[allow(dead_code, private_bounds)]);
     if !reentrant {
@@ -277,6 +280,8 @@ fn descriptor(tracepoint: &Tracepoint) -> TokenStream {
             arguments: #type_name::__arguments,
             identity: #type_name::__identity,
             stamp: #stamp,
+            // SAFETY: all of it is of this declaration.
+            promise: unsafe { __rt::Promise::given() },
         }
     }
 }

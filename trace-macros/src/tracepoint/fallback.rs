@@ -38,11 +38,13 @@ pub(super) fn stub(declaration: &Declaration, krate: Option<&Path>) -> TokenStre
             #vis fn __probe<F>(self, _: F) -> __rt::ErasedProbe { loop {} }
             #attach
         }
-        impl __rt::Tracepoint for #ident {
+        // SAFETY: it is declared nowhere, and there is no descriptor.
+        unsafe impl __rt::Tracepoint for #ident {
             type Itself = Self;
             fn descriptor() -> &'static __rt::TracepointDescriptor { loop {} }
         }
-        impl<const N: usize> __rt::Takes<N> for #ident {
+        // SAFETY: as above.
+        unsafe impl<const N: usize> __rt::Takes<N> for #ident {
             type Itself = Self;
             const ITSELF: Self = Self::__Itself;
         }

@@ -10,6 +10,8 @@
 //! - PL-3: A piece names bytes that live as long as `'p`, which outlives the append; or it names staged bytes.
 //! - PL-4: The first piece is a staged run that begins at `HEADROOM` (it may be empty).
 //! - PL-5: A [`Finished`] names the pieces of an [`Encoded`] that is borrowed meanwhile, the first without context.
+//! - PL-6: An event may put another payload of its own in the place of the one that it is given (`mem::swap`), and all of it: what is
+//!   read then is what that one names, and never the memory of the other.
 
 use super::Sizes;
 use crate::event::Event;
@@ -46,7 +48,8 @@ impl<const STAGED: usize, const PIECES: usize> Storage<STAGED, PIECES> {
     /// Returns storage without content.
     #[inline(always)]
     pub const fn new() -> Self {
-        const { assert!(STAGED >= HEADROOM && PIECES >= 1) };
+        // A payload counts both in 16 bits.
+        const { assert!(STAGED >= HEADROOM && STAGED <= u16::MAX as usize && PIECES >= 1 && PIECES <= u16::MAX as usize) };
         Storage { staged: [MaybeUninit::uninit(); STAGED], pieces: [MaybeUninit::uninit(); PIECES] }
     }
 
@@ -111,6 +114,7 @@ pub(crate) fn words_and_tail<E: Event>(event: &E) -> Option<([u64; WORDS], Piece
 #[inline(always)]
 fn split<E: Event>(event: &E, tail: bool) -> Option<([u64; WORDS], Option<Piece>)> {
     let mut staged = [MaybeUninit::new(0); HEADROOM + 8 * WORDS];
+    let own = staged.as_ptr();
     let mut pieces = [MaybeUninit::uninit(); 1];
     let mut payload = Payload {
         staged: &mut staged,
@@ -128,8 +132,10 @@ fn split<E: Event>(event: &E, tail: bool) -> Option<([u64; WORDS], Option<Piece>
         borrowed: PhantomData,
     };
     event.write(&mut payload);
-    let is_whole = !payload.overflow && payload.total == E::SIZES.least;
-    let has_tail = payload.count == 1;
+    // PL-6: else it says nothing of what is here.
+    let is_own = core::ptr::eq(payload.staged.as_ptr(), own);
+    let is_whole = is_own && !payload.overflow && payload.total == E::SIZES.least;
+    let has_tail = is_own && payload.count == 1;
     let mut words = [0; WORDS];
     for (word, bytes) in words.iter_mut().zip(staged[HEADROOM..].chunks_exact(8)) {
         // SAFETY: initialised above, and overwritten by initialised bytes only.
@@ -430,11 +436,16 @@ impl Finished<'_> {
         unsafe { core::slice::from_raw_parts(self.pieces.as_ptr(), self.count) }
     }
 
-    /// Puts `words` in front of the payload. All calls together put at most [`HEADROOM`] bytes there.
+    /// Puts `words` in front of the payload.
+    ///
+    /// # Safety
+    ///
+    /// All calls together, since the payload was [lent](Encoded::finished), put at most [`HEADROOM`] bytes there.
     #[inline(always)]
-    pub fn set_context<const N: usize>(&mut self, words: [u32; N]) {
+    pub unsafe fn set_context<const N: usize>(&mut self, words: [u32; N]) {
         const { assert!(N * 4 <= HEADROOM) };
-        // SAFETY: PL-5: `HEADROOM` bytes lie in front of the first piece, in the same buffer, which the payload borrows.
+        // SAFETY: PL-5: `HEADROOM` bytes lie in front of the first piece, in the same buffer, which the payload borrows. The caller's
+        // duty: they are enough.
         unsafe {
             let first = self.pieces.as_mut();
             let start = first.start.cast_mut().sub(N * 4);
@@ -485,9 +496,11 @@ mod tests {
         let mut expected = [&[1, 2][..], &text, &[3]].concat();
         assert_eq!(bytes(&done.finished()), expected);
         assert_eq!(done.finished().total(), 43);
-        done.finished().set_context([0x0403_0201, 5]);
+        // SAFETY: less than the headroom, each time.
+        unsafe { done.finished().set_context([0x0403_0201, 5]) };
         let mut again = done.finished();
-        again.set_context([0x0403_0201u32.to_le()]);
+        // SAFETY: as above.
+        unsafe { again.set_context([0x0403_0201u32.to_le()]) };
         expected.splice(0..0, [1, 2, 3, 4]);
         assert_eq!(bytes(&again), expected);
         assert_eq!(again.total(), 43);
@@ -509,5 +522,43 @@ mod tests {
         payload.skip(Sizes::fixed(9)); // as an array does before it adds its bytes
         assert!(payload.piece(&[0; 9]));
         assert!(payload.finish().is_none(), "the limit is below the least size");
+    }
+
+    /// An event that puts another payload in the place of its own, from within safe code.
+    struct Swapped<const STAGED: usize> {
+        with_tail: bool,
+    }
+
+    impl<const STAGED: usize> Event for Swapped<STAGED> {
+        type Class = Self;
+        const DESCRIPTION: &'static crate::EventClass = crate::event::NoEvent::DESCRIPTION;
+        const SIZES: Sizes = Sizes::fixed(STAGED);
+        fn write<'p>(&'p self, payload: &mut Payload<'p>) {
+            let storage: &'p mut Storage<128, 8> = alloc::boxed::Box::leak(alloc::boxed::Box::new(Storage::new()));
+            let mut other = storage.begin(1000, Sizes::fixed(0), false);
+            other.stage([7; STAGED]);
+            if self.with_tail {
+                // As many pieces as with a tail.
+                other.close_run();
+                assert_eq!(other.count, 1);
+            }
+            core::mem::swap(payload, &mut other);
+        }
+        fn value(&self, _: u16, _: &[crate::field::Step]) -> crate::field::Value<'_> {
+            crate::field::Value::Missing
+        }
+    }
+
+    #[test]
+    fn a_payload_that_an_event_exchanged_says_nothing_of_the_one_it_was_given() {
+        for with_tail in [false, true] {
+            assert_eq!(words(&Swapped::<8> { with_tail }), None);
+            assert!(words_and_tail(&Swapped::<8> { with_tail }).is_none());
+        }
+        // Elsewhere all is taken from the payload that is there then.
+        let mut storage = Storage::<128, 8>::new();
+        let mut payload = storage.begin(1000, Sizes::fixed(3), false);
+        Swapped::<3> { with_tail: false }.write(&mut payload);
+        assert_eq!(bytes(&payload.finish().expect("it fits").finished()), [7; 3]);
     }
 }

@@ -17,7 +17,7 @@ use crate::level::Level;
 use crate::name::Name;
 use crate::site::Site;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
-use crate::tracepoint::{Location, Tracepoint, TracepointDescriptor};
+use crate::tracepoint::{Location, Promise, Tracepoint, TracepointDescriptor};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -29,6 +29,10 @@ use record::{record, refuse_tail, tail_in_pieces, words_in_pieces};
 pub type ErasedProbe = *const ();
 
 /// What is known about a probe without running it.
+///
+/// # Promise
+///
+/// What `function` returns is of the probe type of `tracepoint` (TP-2); or of a site's, an identity of SI-1; or null.
 pub struct ProbeDescriptor {
     /// Returns the tracepoint it is written for.
     pub tracepoint: fn() -> &'static TracepointDescriptor,
@@ -50,6 +54,9 @@ pub struct ProbeDescriptor {
     pub panics: AtomicU64,
     /// Values of a traced function that its events lack, because their types are no fields.
     pub skipped: &'static [FieldDescriptor],
+    /// See above.
+    #[doc(hidden)]
+    pub promise: Promise,
 }
 
 static_assertions::assert_impl_all!(ProbeDescriptor: Send, Sync);
@@ -63,6 +70,7 @@ impl ProbeDescriptor {
         location: Location,
         module_path: &'static str,
         function: fn() -> ErasedProbe,
+        promise: Promise,
     ) -> ProbeDescriptor {
         ProbeDescriptor {
             tracepoint: T::descriptor,
@@ -75,6 +83,7 @@ impl ProbeDescriptor {
             function,
             panics: AtomicU64::new(0),
             skipped: &[],
+            promise,
         }
     }
 
@@ -95,6 +104,8 @@ impl ProbeDescriptor {
             function: identity,
             panics: AtomicU64::new(0),
             skipped,
+            // SAFETY: the duty of `Site`: the gate is of that site, whose emitters call no entry but compare its identity (SI-1).
+            promise: unsafe { Promise::given() },
         }
     }
 
@@ -245,11 +256,16 @@ static_assertions::assert_impl_all!(Entry: Send, Sync);
 impl Entry {
     /// Makes an entry in front of others. With no target the probe runs, and what it returns goes nowhere.
     pub fn new(probe: &'static ProbeDescriptor, targets: Vec<Conditional>, next: Option<Box<Entry>>) -> Entry {
-        Entry::of(probe, (probe.function)(), targets, next)
+        // SAFETY: the promise of the descriptor.
+        unsafe { Entry::of(probe, (probe.function)(), targets, next) }
     }
 
-    /// The same, with the probe's function, which is of the probe type of the list's tracepoint (TP-2).
-    pub fn of(
+    /// The same, with another build of the probe's function.
+    ///
+    /// # Safety
+    ///
+    /// `function` is of the probe type of the tracepoint in whose list the entry is to be (TP-2).
+    pub unsafe fn of(
         probe: &'static ProbeDescriptor,
         function: ErasedProbe,
         targets: Vec<Conditional>,

@@ -41,7 +41,12 @@ use crate::sync::{AtomicPtr, Ordering};
 use crate::tracepoint::{Location, TracepointDescriptor};
 
 /// What a macro declares of a site.
-pub trait Site: 'static {
+///
+/// # Safety
+///
+/// For the macros alone. [`descriptor`](Self::descriptor) returns the descriptor of this site, whose gate nothing but
+/// [`record`](record()) takes its list from: what its entries have in place of functions are identities (SI-1).
+pub unsafe trait Site: 'static {
     /// Severity of its events.
     const LEVEL: Level;
     /// Where it stands.

@@ -82,16 +82,15 @@ fn own_block_offset() -> isize {
     offset
 }
 
-/// Returns this thread's block.
+/// Lends this thread's block to `look`.
 #[inline(always)]
-pub fn thread() -> Option<&'static ThreadBlock> {
+pub fn with_thread<R>(look: impl FnOnce(&ThreadBlock) -> R) -> Option<R> {
     let block: *const ThreadBlock;
-    // SAFETY: on x86-64 ELF the word at fs:0 is the thread pointer itself; SYS-1. The reference is used by this thread only,
-    // and not kept.
+    // SAFETY: on x86-64 ELF the word at fs:0 is the thread pointer itself; SYS-1. This thread is there as long as `look` runs.
     unsafe {
         asm!("mov {0}, qword ptr fs:[0]", "add {0}, {1}", out(reg) block, in(reg) block_offset(),
              options(pure, readonly, nostack));
-        Some(&*block)
+        Some(look(&*block))
     }
 }
 
@@ -131,7 +130,10 @@ pub fn register_thread() -> bool {
         // A detached thread there unmaps its own memory before it ends; the kernel must not write to an area in it.
         return false;
     }
-    let Some(block) = thread() else { return false };
+    with_thread(register).unwrap_or(false)
+}
+
+fn register(block: &ThreadBlock) -> bool {
     let own = block_offset() + offset_of!(ThreadBlock, rseq) as isize;
     if rseq_offset() != own || block.rseq.registration.load(Relaxed) != 0 {
         return cpu_id() as i32 >= 0;
@@ -293,7 +295,7 @@ pub unsafe fn turn_on_cpu(offset: isize, base: *const AtomicU64, limit: u32, n: 
 ///
 /// # Safety
 ///
-/// `offset` is [`rseq_offset`]; the array has at least `limit` elements, of atomics, and `FIELD` is a multiple of 8 below 64.
+/// `offset` is [`rseq_offset`], behind [`init`]; the array has at least `limit` elements, of atomics, and `FIELD` is a multiple of 8 below 64.
 #[inline(always)]
 pub unsafe fn count_on_cpu<const FIELD: usize>(offset: isize, base: *const AtomicU64, limit: u32) -> bool {
     let ok: u32;
@@ -323,7 +325,7 @@ pub unsafe fn count_on_cpu<const FIELD: usize>(offset: isize, base: *const Atomi
 ///
 /// # Safety
 ///
-/// `offset` is [`rseq_offset`]; `slot` has three words; nothing but such sequences on `cpu` changes `count` and the slot.
+/// `offset` is [`rseq_offset`], behind [`init`]; `slot` has three words; nothing but such sequences on `cpu` changes `count` and the slot.
 #[inline(always)]
 pub unsafe fn commit_on_cpu(
     offset: isize,
@@ -484,8 +486,8 @@ mod tests {
     #[test]
     fn each_thread_has_a_block_and_an_area() {
         init();
-        let here = thread().map(core::ptr::from_ref).map(|p| p as usize);
-        let there = thread::spawn(|| super::thread().map(core::ptr::from_ref).map(|p| p as usize)).join().ok().flatten();
+        let address = || with_thread(|block| core::ptr::from_ref(block).addr());
+        let (here, there) = (address(), thread::spawn(address).join().ok().flatten());
         assert_ne!(here, there);
         assert_eq!(here.map(|a| a % 64), Some(0));
     }

@@ -19,7 +19,7 @@
 //!
 //! Everything here is async-signal-safe and wait-free.
 
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(ringtrace_portable)))]
 mod linux_x86_64;
@@ -66,9 +66,17 @@ pub const NO_NUMBER: u32 = u32::MAX;
 /// The bits of [`ThreadBlock::nesting`] that count.
 pub const DEPTH: u32 = !(UNTRACED | FRESH);
 
+/// Returns how many emitters this thread is inside of.
+#[inline(always)]
+pub fn depth() -> u32 {
+    // Relaxed: this thread's own word.
+    with_thread(|thread| thread.nesting.load(Ordering::Relaxed) & DEPTH).unwrap_or(0)
+}
+
 /// What the tracer keeps for each thread: 64 bytes, no destructor, no lazy initialisation.
 ///
-/// Fields are atomics because a signal handler of the same thread may nest at any instruction; no other thread reads them.
+/// Fields are atomics because a signal handler of the same thread may nest at any instruction; no other thread reads them. A thread
+/// gets at its block by [`with_thread`], which lends it: it goes with its thread.
 #[repr(C, align(64))]
 pub struct ThreadBlock {
     /// Number of emitters this thread is inside of, [`UNTRACED`] and [`FRESH`].

@@ -1,5 +1,5 @@
 //! Per-thread block without assembly; no restartable sequences.
-#![expect(unsafe_code, reason = "hands out the thread's block by address, and has the other targets' signatures")]
+#![expect(unsafe_code, reason = "has the other targets' signatures")]
 
 use super::ThreadBlock;
 use crate::read_side::Section;
@@ -38,9 +38,9 @@ pub unsafe fn leave(section: Section) {
     unsafe { tracepoint::leave_slow(section) };
 }
 
-/// Returns this thread's block, or `None` where no standard library gives thread-local storage.
+/// Lends this thread's block to `look`. `None`: no standard library gives thread-local storage.
 #[inline(always)]
-pub fn thread() -> Option<&'static ThreadBlock> {
+pub fn with_thread<R>(look: impl FnOnce(&ThreadBlock) -> R) -> Option<R> {
     #[cfg(feature = "std")]
     {
         use super::RseqArea;
@@ -65,12 +65,14 @@ pub fn thread() -> Option<&'static ThreadBlock> {
                 }
             };
         }
-        // SAFETY: the block has a constant initialiser and no destructor, so it lives as long as its thread, and the
-        // reference does not leave the thread (`ThreadBlock` is reached only through this function).
-        BLOCK.try_with(|b| unsafe { &*core::ptr::from_ref(b) }).ok()
+        // It has a constant initialiser and no destructor, so it is there as long as its thread.
+        BLOCK.try_with(look).ok()
     }
     #[cfg(not(feature = "std"))]
-    None
+    {
+        let _ = look;
+        None
+    }
 }
 
 /// Returns `u32::MAX`: no CPU number is known without a system call.

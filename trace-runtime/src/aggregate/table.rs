@@ -278,7 +278,7 @@ impl Table {
     }
 
     fn update_locked(&self, group: Group, bucket: u32, figures: impl Fn(&Line, u64) -> Figures) -> bool {
-        let first = sys::thread().map_or(0, |thread| thread.tid.load(Ordering::Relaxed));
+        let first = sys::with_thread(|thread| thread.tid.load(Ordering::Relaxed)).unwrap_or(0);
         for stripe in 0..STRIPES {
             let region = self.shape.cpus + first.wrapping_add(stripe) % STRIPES;
             let Some(cell) = self.cell(region, group, bucket) else { return false };

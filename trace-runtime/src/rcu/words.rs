@@ -1,11 +1,11 @@
 //! The words of the [read side](read_side), as its writer uses them.
 //!
 //! `benches/events/lists.rs` compiles this file too, with a barrier of its own.
+#![expect(unsafe_code, reason = "turns the phase, as the one writer")]
 
 use super::barrier;
 use super::grace::Words;
-use trace_registry::read_side::{self, CpuCounters};
-use trace_registry::sync::{AtomicU64, Ordering};
+use trace_registry::read_side::{self, PhaseCounters};
 
 pub(super) struct ReadSide;
 
@@ -15,15 +15,16 @@ impl Words for ReadSide {
     }
 
     fn flip(&self) -> usize {
-        read_side::flip_phase()
+        // SAFETY: WR-1.
+        unsafe { read_side::flip_phase() }
     }
 
     fn left(&self, phase: usize) -> u64 {
-        sum(|cpu| [&cpu.phases[phase].leave, &cpu.phases[phase].leave_locked])
+        sum(phase, PhaseCounters::left)
     }
 
     fn entered(&self, phase: usize) -> u64 {
-        sum(|cpu| [&cpu.phases[phase].enter, &cpu.phases[phase].enter_locked])
+        sum(phase, PhaseCounters::entered)
     }
 
     fn barrier(&self) -> bool {
@@ -31,8 +32,6 @@ impl Words for ReadSide {
     }
 }
 
-fn sum(words: impl Fn(&CpuCounters) -> [&AtomicU64; 2]) -> u64 {
-    // Acquire: orders what a reader did before its leave. Pairs with the addition in `Section::leave`.
-    let all = read_side::counters().iter().flat_map(|cpu| words(cpu).map(|w| w.load(Ordering::Acquire)));
-    all.fold(0, u64::wrapping_add)
+fn sum(phase: usize, count: impl Fn(&PhaseCounters) -> u64) -> u64 {
+    read_side::counters().iter().map(|cpu| count(&cpu.phases[phase])).fold(0, u64::wrapping_add)
 }

@@ -59,9 +59,18 @@ impl<C: Config> Channel<C> {
     ///
     /// # Errors
     ///
-    /// As for [`Core::create`].
-    pub fn create(file: File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Channel<C>> {
-        let core = Core::create::<C>(&file, geometry, cpus, clock, Some(u64::MAX))?;
+    /// A geometry that does not [check](Geometry::check) or that the placement cannot use, more CPUs than buffers, a counter clock
+    /// where there is none, or concurrency IDs where the kernel has none (`Unsupported`); no room in the file system; no memory.
+    ///
+    /// # Safety
+    ///
+    /// Nobody makes the file shorter, or punches holes into it, while the channel or a reader or packet of it is there: not this
+    /// program, by another handle or by [`file`](Self::file), and no other process that may write it. A store to what is missing then
+    /// raises SIGBUS. On Linux a file of memfd_create(2) can be sealed against it (`F_SEAL_SHRINK`), as
+    /// [`in_memory`](Self::in_memory) does; for a file with a name it is a matter of who may open it.
+    pub unsafe fn create(file: File, geometry: Geometry, cpus: &[u32], clock: &'static Clock) -> io::Result<Channel<C>> {
+        // SAFETY: the caller's duty.
+        let core = unsafe { Core::create::<C>(&file, geometry, cpus, clock, Some(u64::MAX))? };
         core.populate(2);
         Ok(Channel { core, file, config: PhantomData })
     }
@@ -71,19 +80,65 @@ impl<C: Config> Channel<C> {
     ///
     /// # Errors
     ///
-    /// As for [`Core::create`].
-    pub fn in_file(file: File, geometry: Geometry) -> io::Result<Channel<C>> {
+    /// As for [`create`](Self::create).
+    ///
+    /// # Safety
+    ///
+    /// As for [`create`](Self::create).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use trace_runtime::ring_buffer::{Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement};
+    /// # struct Log;
+    /// # impl Config for Log {
+    /// #     const MODE: Mode = Mode::Discard;
+    /// #     const CLOCK: ClockKind = ClockKind::Os;
+    /// #     const HEADER: HeaderKind = HeaderKind::Compact;
+    /// #     const PLACEMENT: Placement = Placement::Global;
+    /// # }
+    /// # fn main() -> std::io::Result<()> {
+    /// let geometry = Geometry { buffers: 0, sub_buffer: 4096, sub_buffers: 4, fallback: 16384 };
+    /// // SAFETY: nobody else has the file.
+    /// let channel = unsafe { Channel::<Log>::in_file(tempfile::tempfile()?, geometry)? };
+    /// assert_eq!(channel.record(1, &[b"an event"]), Outcome::Recorded);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Safe code, which could shorten it, does not get there:
+    ///
+    /// ```compile_fail,E0133
+    /// # use trace_runtime::ring_buffer::{Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement};
+    /// # struct Log;
+    /// # impl Config for Log {
+    /// #     const MODE: Mode = Mode::Discard;
+    /// #     const CLOCK: ClockKind = ClockKind::Os;
+    /// #     const HEADER: HeaderKind = HeaderKind::Compact;
+    /// #     const PLACEMENT: Placement = Placement::Global;
+    /// # }
+    /// # fn main() -> std::io::Result<()> {
+    /// # let geometry = Geometry { buffers: 0, sub_buffer: 4096, sub_buffers: 4, fallback: 16384 };
+    /// let channel = Channel::<Log>::in_file(tempfile::tempfile()?, geometry)?;
+    /// channel.file().set_len(0)?;
+    /// channel.record(1, &[b"SIGBUS"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub unsafe fn in_file(file: File, geometry: Geometry) -> io::Result<Channel<C>> {
         let cpus: Vec<u32> = (0..geometry.buffers).filter(|_| C::PLACEMENT.is_assigned()).collect();
-        Self::create(file, geometry, &cpus, Clock::process())
+        // SAFETY: the caller's duty.
+        unsafe { Self::create(file, geometry, &cpus, Clock::process()) }
     }
 
     /// Creates a channel in anonymous memory, whose buffers serve CPU 0 and up or the threads that come, on the process's clock.
     ///
     /// # Errors
     ///
-    /// As for [`Core::create`].
+    /// As for [`create`](Self::create).
     pub fn in_memory(geometry: Geometry) -> io::Result<Channel<C>> {
-        Self::in_file(anonymous_file()?, geometry)
+        // SAFETY: sealed against it; elsewhere a file that had a name for a moment, and whose handles nobody has.
+        unsafe { Self::in_file(anonymous_file()?, geometry) }
     }
 
     /// Records one event, whose payload is the concatenation of at most [`MOST_PIECES`] pieces.
@@ -170,7 +225,8 @@ mod tests {
         let cpus: Vec<u32> = (0..u32::try_from(super::super::core::configured_cpus()).unwrap_or(1)).collect();
         let geometry = Geometry { buffers: cpus.len() as u32, sub_buffer: 4096, sub_buffers: 4096, fallback: 0 };
         let file = anonymous_file().expect("a file");
-        let core = Core::create::<Small>(&file, geometry, &cpus, Clock::process(), Some(0)).expect("a core");
+        // SAFETY: sealed.
+        let core = unsafe { Core::create::<Small>(&file, geometry, &cpus, Clock::process(), Some(0)).expect("a core") };
         if !super::super::core::is_registered::<Small>() {
             return; // everything would go to the fallback region
         }
@@ -179,6 +235,9 @@ mod tests {
         let blocks = || channel.file.metadata().expect("the file").blocks() * 512;
         let before = fill();
         assert!((50..80 * cpus.len()).contains(&before) && blocks() < geometry.file_size() / 4, "{before}");
+        let other = anonymous_file().expect("a file");
+        let refused = channel.core.allocate_more(&other).expect_err("room elsewhere is none for the rings");
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
         while channel.core.allocate_more(&channel.file).expect("room") {}
         assert!(!channel.core.allocate_more(&channel.file).expect("nothing to do"));
         assert!(fill() > 4094 * 30 && blocks() >= geometry.file_size());

@@ -12,6 +12,7 @@ use crate::sys::memory::{Mapping, WipedWord, Words};
 use core::mem::size_of;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use trace_registry::probe::Loss;
 use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
@@ -52,6 +53,8 @@ pub struct Core {
     allocated: AtomicU32,
     /// What it is to be first.
     ready: u32,
+    /// The [identity] of that file.
+    file: (u64, u64),
     /// Whether a reader consumes, or a packet of one that did still exists.
     pub(super) is_consumed: Arc<AtomicBool>,
 }
@@ -61,6 +64,12 @@ pub struct Core {
 unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
+
+/// What tells a file from others.
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
 
 impl Core {
     /// Creates the buffers of a channel in `file`, which must be new or may be overwritten. Buffer `i` serves the CPU (or the
@@ -75,7 +84,11 @@ impl Core {
     ///
     /// A geometry that does not [check](Geometry::check) or that the placement cannot use, more CPUs than buffers, a counter clock
     /// where there is none, or concurrency IDs where the kernel has none (`Unsupported`); no room in the file system; no memory.
-    pub fn create<C: Config>(
+    ///
+    /// # Safety
+    ///
+    /// Nobody makes the file shorter, or punches holes into it, as long as the core or a reader of it is there (RB-12).
+    pub(crate) unsafe fn create<C: Config>(
         file: &File,
         geometry: Geometry,
         cpus: &[u32],
@@ -154,6 +167,7 @@ impl Core {
             key,
             allocated: AtomicU32::new(allocated),
             ready,
+            file: identity(file)?,
             is_consumed: Arc::default(),
         };
         let core = Arc::new(core);
@@ -253,11 +267,15 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The file system is full. It may be tried again.
-    pub fn allocate_more(&self, file: &File) -> io::Result<bool> {
+    /// The file system is full: it may be tried again. Or it is another file (`InvalidInput`), whose room is none for the rings
+    /// (RB-11).
+    pub(crate) fn allocate_more(&self, file: &File) -> io::Result<bool> {
         let (geometry, done) = (&self.layout.geometry, self.allocated());
         if done >= geometry.sub_buffers {
             return Ok(false);
+        }
+        if identity(file)? != self.file {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the file of these ring buffers"));
         }
         let next = done.saturating_add((CHUNK / geometry.sub_buffer).max(1)).min(geometry.sub_buffers);
         allocate_buffers(file, &self.layout, (done > 0).then_some(done), next)?;
@@ -289,8 +307,9 @@ impl Core {
     /// Makes what appends the records of one event class while the channel has `generation`.
     ///
     /// With `thread_id`, each record carries the ID of its thread (4 bytes) in front of its payload. `bytes` is the size of
-    /// payloads that are given in words.
+    /// payloads that are given in words, at most 24.
     pub fn appender(&self, generation: u64, id: u32, thread_id: bool, bytes: usize) -> Appender {
+        let bytes = bytes.min(8 * trace_registry::field::WORDS);
         let tid = if thread_id { sequence::tid_offset() } else { 0 };
         let prefix = self.header.len(false) + if tid == 0 { 0 } else { 4 };
         // Words are stored whole, and the thread's ID even where the payload goes over it.

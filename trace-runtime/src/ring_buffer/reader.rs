@@ -183,8 +183,8 @@ impl Packet {
     ///
     /// # Safety
     ///
-    /// Whoever can write the ring file keeps to the protocol, and no other reader consumes this channel; else the bytes may
-    /// change under the slice. Use [`to_vec`](Self::to_vec) for files of others.
+    /// Whoever can write the ring file keeps to the protocol, no other reader consumes this channel, and while the slice is there no
+    /// packet that was delivered later is [consumed](Reader::consume); else the bytes may change under the slice. Use [`to_vec`](Self::to_vec) for files of others.
     pub unsafe fn as_slice(&self) -> &[u8] {
         match &self.content {
             // SAFETY: inside the mapping, which the packet keeps; RB-7 and the caller's duty: nobody writes there before the

@@ -11,19 +11,18 @@ use trace_registry::sync::{AtomicBool, AtomicI64, Ordering};
 
 /// Marks the calling thread: its tracepoints are never traced.
 pub(crate) fn mark_thread_untraced() {
-    if let Some(thread) = trace_registry::sys::thread() {
-        thread.nesting.fetch_or(trace_registry::sys::UNTRACED, Ordering::Relaxed);
-    }
+    trace_registry::sys::with_thread(|thread| thread.nesting.fetch_or(trace_registry::sys::UNTRACED, Ordering::Relaxed));
 }
 
 /// Runs `work` as if the calling thread had not been marked.
 pub(crate) fn while_traced(work: impl FnOnce() -> bool) {
     use trace_registry::sys::UNTRACED;
-    let Some(thread) = trace_registry::sys::thread() else { return };
-    // Relaxed: the thread's own word.
-    let before = thread.nesting.fetch_and(!UNTRACED, Ordering::Relaxed);
-    work();
-    thread.nesting.fetch_or(before & UNTRACED, Ordering::Relaxed);
+    trace_registry::sys::with_thread(|thread| {
+        // Relaxed: the thread's own word.
+        let before = thread.nesting.fetch_and(!UNTRACED, Ordering::Relaxed);
+        work();
+        thread.nesting.fetch_or(before & UNTRACED, Ordering::Relaxed);
+    });
 }
 
 /// Name of the calling thread as the kernel has it, filled up with zeroes, in the order of memory. Zeroes where it does not tell.

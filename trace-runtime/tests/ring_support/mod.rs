@@ -1,6 +1,7 @@
 //! What the tests of the ring buffer share: configurations as types, and a decoder that takes nothing on trust.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use trace_runtime::clock::Clock;
 use trace_runtime::ring_buffer::{
     Channel, ClockKind, Config, Geometry, HeaderKind, Losses, Mode, Outcome, Packet, Placement, Reader,
 };
@@ -94,6 +95,18 @@ pub(crate) fn file() -> std::fs::File {
         return fd.into();
     }
     tempfile::tempfile().expect("a file")
+}
+
+/// Makes a channel in a file of the test's own.
+#[expect(unsafe_code, reason = "says that nobody shortens the file")]
+pub(crate) fn create<C: Config>(
+    file: std::fs::File,
+    geometry: Geometry,
+    cpus: &[u32],
+    clock: &'static Clock,
+) -> std::io::Result<Channel<C>> {
+    // SAFETY: no test does while the channel is there.
+    unsafe { Channel::create(file, geometry, cpus, clock) }
 }
 
 /// Keeps the calling thread on one CPU.

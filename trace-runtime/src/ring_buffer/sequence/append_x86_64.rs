@@ -70,7 +70,7 @@ macro_rules! function {
             entries = const offset_of!(Appender, entries),
             id = const offset_of!(Appender, id),
             state = sym read_side::STATE,
-            rseq_offset = const offset_of!(read_side::State, rseq_offset),
+            rseq_offset = const read_side::State::RSEQ_OFFSET,
             own_generation = const offset_of!(Appender, generation),
             tid = const offset_of!(Appender, tid),
             prefix = const offset_of!(Appender, prefix),

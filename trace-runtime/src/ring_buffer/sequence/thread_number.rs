@@ -31,7 +31,7 @@ use core::arch::asm;
 use std::sync::OnceLock;
 use trace_registry::is_mutated;
 use trace_registry::sync::{AtomicU32, AtomicU64, Ordering};
-use trace_registry::sys::NO_NUMBER;
+use trace_registry::sys::{NO_NUMBER, ThreadBlock};
 
 /// Threads beyond have no number.
 pub(in crate::ring_buffer) const MOST_THREADS: usize = 4096;
@@ -64,7 +64,10 @@ pub(in crate::ring_buffer) fn number_threads() -> std::io::Result<()> {
 ///
 /// Async-signal-safe and lock-free; some system calls, once in a thread's life.
 pub(in crate::ring_buffer) fn thread_number() -> Option<u32> {
-    let thread = trace_registry::sys::thread()?;
+    trace_registry::sys::with_thread(number_of)?
+}
+
+fn number_of(thread: &ThreadBlock) -> Option<u32> {
     // Relaxed, here and below: this thread's own word, which its signal handlers change too.
     let number = thread.number.load(Ordering::Relaxed);
     if number != NO_NUMBER {
