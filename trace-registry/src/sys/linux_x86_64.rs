@@ -179,7 +179,8 @@ unsafe fn cpu_id_at(offset: isize) -> u32 {
     cpu
 }
 
-/// Returns the CPU this thread runs on; at least 2³¹ where the thread is not registered.
+/// Returns the CPU this thread runs on; at least 2³¹ where the thread is not registered, and any number before [`init`]: to be compared
+/// before it is an index.
 #[inline(always)]
 pub fn cpu_id() -> u32 {
     // SAFETY: SYS-2.
