@@ -1,4 +1,6 @@
 //! The memory of a channel: mapping, private geometry, the table from CPU to buffer, loss counters.
+//!
+//! One file, because what is written to the mapping and what is read of it are checked against the same private geometry.
 #![expect(unsafe_code, reason = "gives sequences the addresses of buffers")]
 
 use super::layout::{self, CALLER_WORDS, ConsumedPage, Control, Descriptor, Layout, SUPERBLOCK, Settings, Superblock};

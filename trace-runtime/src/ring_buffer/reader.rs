@@ -1,6 +1,8 @@
 //! Reading: what was committed, in order, as packets.
 //!
 //! The invariants RB-… are those of the [module](super).
+//!
+//! One file, because the tests turn the words that a cursor compares.
 #![expect(unsafe_code, reason = "reads the mapping by address")]
 
 use super::core::{Core, Memory};
