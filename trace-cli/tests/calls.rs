@@ -68,7 +68,7 @@ fn counted(directory: &Path) -> Vec<Call> {
 fn shown(directory: &Path) -> Vec<Call> {
     // The zero of the clock, in the time of day.
     let trace = Trace::open(&directory.join("trace")).expect("a trace");
-    let zero = trace.declarations().clocks.first().expect("a clock").nanoseconds(0);
+    let zero = trace.declarations().clocks.first().expect("a clock").nanoseconds(0).expect("a time");
     let mut calls: Vec<Call> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
     for line in lines(&ringtrace(&["tree", "--json", "trace"], directory).stdout) {

@@ -74,7 +74,7 @@ fn laboratory(endings: u64, with_mutations: bool) -> Result<Cmd> {
 }
 
 /// The `ringtrace` command, as the tests have it.
-fn command() -> Result<PathBuf> {
+pub(crate) fn command() -> Result<PathBuf> {
     let build = ["build", "--quiet", "--package", "trace-cli", "--bin", "ringtrace", "--features", "trace-runtime/tokio"];
     let built = Cmd::cargo().args(build).dir(root());
     ensure!(built.passes_unshown()?, "the command does not build");

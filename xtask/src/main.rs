@@ -8,6 +8,7 @@ mod check;
 mod ci;
 mod crash;
 mod ctf2;
+mod ctf_suite;
 mod environments;
 mod fuzz;
 mod golden;
@@ -23,6 +24,7 @@ mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Builds, checks and measures Ringtrace. Start with `cargo xtask test`; before a change is handed in, `cargo xtask ci`.
@@ -150,6 +152,16 @@ enum Verb {
     /// It is installed into `target/debian-13`, 230 MB, which takes a minute, needs root, a network and debootstrap (Debian:
     /// debootstrap). Left out where that is missing.
     Ctf2,
+    /// Traces of public suites: good ones are read as babeltrace2 reads them, bad ones are refused with their place.
+    ///
+    /// Without a directory, those of Debian's source package of babeltrace2, which is fetched into `target/ctf-suite`: 3 MB, by apt; left
+    /// out without a network. A directory may hold any suite whose good traces are below `succeed` or `pass`, and bad ones below `fail`:
+    /// `tests/data/ctf-traces` of any version of babeltrace2, the ctf-testsuite of the DiaMon workgroup. Traces in CTF 2 need
+    /// the reference reader that `ctf2` installs.
+    CtfSuite {
+        /// Directory at or below which the traces are.
+        directory: Option<PathBuf>,
+    },
     /// How long control from outside takes: enabling 1 000 tracepoints, the first event, the start of a process.
     ///
     /// Medians in milliseconds, of whole commands and processes. For a machine that does nothing else.
@@ -221,6 +233,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Stress { long, mutate: None } => stress::run(long),
         Verb::Crash(arguments) => crash::run(&arguments),
         Verb::Ctf2 => Ok(ctf2::run()?.close()),
+        Verb::CtfSuite { directory } => Ok(ctf_suite::run(directory.as_deref())?.close()),
         Verb::BenchControl { json } => bench_control::run(json),
         Verb::Fuzz { short: true, .. } => Ok(fuzz::short()?.close()),
         Verb::Fuzz { seconds, guided, .. } => Ok(fuzz::run(seconds, guided)?.close()),

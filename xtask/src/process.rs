@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::ops::AddAssign;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -146,6 +146,14 @@ impl Cmd {
             println!("failed: {self}");
         }
         Ok(tally)
+    }
+
+    /// Runs it and returns what it wrote and how it ended, which is up to the caller to judge.
+    pub(crate) fn output(mut self) -> Result<Output> {
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.command.spawn().with_context(|| format!("cannot run {self}"))?;
+        let _watch = Watch::over(child.id(), self.limit);
+        Ok(child.wait_with_output()?)
     }
 
     /// Runs it and returns its standard output; an error with its standard error where it fails.
