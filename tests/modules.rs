@@ -476,10 +476,12 @@ fn files_that_are_no_modules_are_refused() {
 #[ignore = "a measurement: cargo xtask bench --only 'probe/*'"]
 fn what_a_loaded_probe_costs() {
     let workspace = workspace();
-    workspace.build(&["--release", "-p", "checks", "--bin", "cost"], &[]);
-    workspace.build(&["--release", "-p", "eviction-probes"], &[]);
-    let (release, directory) = (workspace.target.join("release"), tempfile::tempdir().expect("a directory"));
-    print!("{}", output(Command::new(release.join("cost")).arg(release.join("libeviction_probes.so")).arg(directory.path())));
+    let profile = std::env::var("RINGTRACE_BENCH_PROFILE").unwrap_or_else(|_| "release".to_owned());
+    workspace.build(&["--profile", &profile, "-p", "checks", "--bin", "cost"], &[]);
+    workspace.build(&["--profile", &profile, "-p", "eviction-probes"], &[]);
+    let built = workspace.target.join(if profile == "dev" { "debug" } else { &profile });
+    let directory = tempfile::tempdir().expect("a directory");
+    print!("{}", output(Command::new(built.join("cost")).arg(built.join("libeviction_probes.so")).arg(directory.path())));
 }
 
 /// The dynamic linker trusts all of these, and would end the program.

@@ -33,23 +33,28 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 fn burst(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let trace = directory.path().join("t");
-    let session = Session::builder("burst").enable("*::block").memory(ROOM).output(&trace).start()?;
+    let session = Session::builder("burst")
+        .enable("*::block")
+        .memory(if options.short { ROOM / 32 } else { ROOM })
+        .output(&trace)
+        .start()?;
     // Rings of this size are allocated by and by.
     std::thread::sleep(Duration::from_secs(2));
+    let burst = options.amount(BURST_BYTES);
     let bytes = std::hint::black_box([0x5a; 4000]);
-    (0..BURST_BYTES / bytes.len() as u64).for_each(|_| block(&bytes));
+    (0..burst / bytes.len() as u64).for_each(|_| block(&bytes));
     let written =
         || -> std::io::Result<u64> { std::fs::read_dir(&trace)?.try_fold(0, |sum, file| Ok(sum + file?.metadata()?.len())) };
     // The consumer sleeps for up to 0.1 s while nothing happens. What is left at the end may be in a part that is not full.
     let (first, begin) = loop {
         std::thread::sleep(Duration::from_micros(100));
         match written()? {
-            few if few < BURST_BYTES / 20 => {}
+            few if few < burst / 20 => {}
             first => break (first, Instant::now()),
         }
     };
     let mut last = first;
-    while last < BURST_BYTES / 10 * 9 && begin.elapsed() < Duration::from_secs(20) {
+    while last < burst / 10 * 9 && begin.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_micros(100));
         last = written()?;
     }
@@ -62,7 +67,7 @@ fn burst(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 fn record(options: &Options, threads: usize) -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let session = Session::builder("rate").enable("*::mixed").memory(64 << 20).output(directory.path().join("t")).start()?;
-    let duration = Duration::from_secs(if options.long { 10 } else { 2 });
+    let duration = Duration::from_millis(if options.long { 10_000 } else { options.amount(2_000) });
     let begin = Instant::now();
     let before = process_cpu_ns();
     let produce = || {

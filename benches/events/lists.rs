@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
             Session::builder("toggled").enable("*::number").memory(16 << 20).output(directory.path().join("t")).start()?;
         for (name, rule) in TOGGLES.into_iter().filter(|(name, _)| options.takes(name)) {
             let (mut on, mut off) = (Vec::new(), Vec::new());
-            for _ in 0..REPETITIONS {
+            for _ in 0..options.rounds(REPETITIONS) {
                 let begin = Instant::now();
                 session.enable(rule)?;
                 on.push(us_since(begin));
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     }
     for (name, gates) in [("toggle/swap/1", 1), ("toggle/swap/1000", 1000), ("toggle/swap/10000", 10_000)] {
         if options.takes(name) {
-            show(options, name, 1, &[("us", swaps(gates))]);
+            show(options, name, 1, &[("us", swaps(options, gates))]);
         }
     }
     if options.takes("toggle/grace_period") || options.takes("toggle/stop") {
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Lists that are ready are put in the place of others, of as many tracepoints: microseconds.
-fn swaps(gates: usize) -> f64 {
+fn swaps(options: &Options, gates: usize) -> f64 {
     const SWAPS: usize = 100_000;
     let gates: Vec<Gate> = (0..gates).map(|_| Gate::new()).collect();
     let lists: [*mut Entry; 2] = [64, 128].map(std::ptr::without_provenance_mut);
@@ -75,7 +75,7 @@ fn swaps(gates: usize) -> f64 {
         }
         us_since(begin) / turns as f64
     };
-    median((0..REPETITIONS).map(pass).collect())
+    median((0..options.rounds(REPETITIONS)).map(pass).collect())
 }
 
 /// As the run time's own.
@@ -94,6 +94,7 @@ fn barrier() -> bool {
 /// What waits for readers, while nothing fires, and while two threads do.
 fn while_some_fire(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
+    let rounds = options.rounds(REPETITIONS);
     for firing in [0, 2] {
         let session = |name: &str, rules: &str| {
             Session::builder(name).enable(rules).overwrite().memory(1 << 20).output(directory.path().join(name)).start()
@@ -127,9 +128,9 @@ fn while_some_fire(options: &Options) -> Result<(), Box<dyn std::error::Error>> 
             let measured = || -> ringtrace::Result<[Vec<f64>; 2]> {
                 // One grace period at a time (WR-1): stopping leaves the run time nothing to reclaim.
                 stopped.stop()?;
-                let periods = (0..10 * REPETITIONS).map(grace_period).collect();
+                let periods = (0..10 * rounds).map(grace_period).collect();
                 stopped.start()?;
-                let stops: Result<Vec<f64>, _> = (0..REPETITIONS).map(stop).collect();
+                let stops: Result<Vec<f64>, _> = (0..rounds).map(stop).collect();
                 Ok([periods, stops?])
             };
             let measured = measured();

@@ -1,6 +1,6 @@
 //! What an event costs, beside a bare loop and a bare clock read in the same run.
 //!
-//! `cargo xtask bench [--only GLOB] [--json] [-- --long]`. Medians of repetitions that are interleaved, so that a change of the
+//! `cargo xtask bench [--only GLOB] [--json] [--short] [-- --long]`. Medians of repetitions that are interleaved, so that a change of the
 //! machine's speed meets all rows alike. Each row first checks that its events arrive. `event/*` includes everything: gate, probe
 //! list, probe, context (thread ID), clock, append; rings are in overwrite mode, so nothing but the writer is measured.
 //! `probe/skip` is a probe that makes no event, and with it all that comes before a filter; `filter/reject/*` includes that, the
@@ -25,11 +25,23 @@ struct Options {
     json: bool,
     /// The recording to a file for ten seconds in place of two.
     long: bool,
+    /// Each row runs, in seconds and without optimisation: its figures say nothing.
+    short: bool,
 }
 
 impl Options {
     fn takes(&self, name: &str) -> bool {
         self.only.matches(name)
+    }
+
+    /// Repetitions of a row that takes `full` of them.
+    fn rounds(&self, full: usize) -> usize {
+        if self.short { 2 } else { full }
+    }
+
+    /// The number of events, or of bytes, of a row that takes `full` of them.
+    fn amount(&self, full: u64) -> u64 {
+        if self.short { full.div_ceil(100) } else { full }
     }
 }
 
@@ -50,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let has = |flag: &str| arguments.iter().any(|a| a == flag);
     let only = arguments.iter().position(|a| a == "--only").and_then(|i| arguments.get(i + 1));
     let only = Glob::new(only.map_or("*", String::as_str));
-    let options = Options { only, json: has("--json"), long: has("--long") };
+    let options = Options { only, json: has("--json"), long: has("--long"), short: has("--short") };
     rows::run(&options)?;
     lists::run(&options)?;
     network::run(&options)?;

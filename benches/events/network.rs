@@ -148,12 +148,12 @@ fn measure(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let (server, _) = listener.accept()?;
     stream.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let channel = &channel;
+    let (channel, rounds) = (&channel, options.rounds(ROUNDS));
     let mut ns: [Vec<f64>; 5] = Default::default();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| serve(server, channel, appender));
         let mut client = || {
-            for round in 0..=ROUNDS {
+            for round in 0..=rounds {
                 let one = [
                     ask::<OFF>(&mut stream, channel, appender)?,
                     ask::<WORDS>(&mut stream, channel, appender)?,
@@ -171,14 +171,14 @@ fn measure(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         let served = server.join().map_err(|_| io::Error::other("the server panicked"))?;
         measured.and(served)
     })?;
-    let expected = (ROUNDS as u64 + 1) * ROUND * 4;
+    let expected = (rounds as u64 + 1) * ROUND * 4;
     let (events, appended) = (session.statistics().events, channel.core().records());
     if events != expected || appended != 3 * expected {
         return Err(format!("{events} of {expected} events arrived, and {appended} of {} appends", 3 * expected).into());
     }
     // Of neighbours: what drifts meets both.
     let percent = |way: usize| {
-        let mut ratios: Vec<f64> = (0..ROUNDS - 1).map(|r| ns[way][r] / ((ns[0][r] + ns[0][r + 1]) / 2.0)).collect();
+        let mut ratios: Vec<f64> = (0..rounds - 1).map(|r| ns[way][r] / ((ns[0][r] + ns[0][r + 1]) / 2.0)).collect();
         ratios.sort_by(f64::total_cmp);
         (ratios[ratios.len() / 2] - 1.0) * 100.0
     };

@@ -600,6 +600,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     }
     // Clock and loop are always measured: they are what the others are compared with.
     rows.retain(|r| needed(r) || r.name == "clock/rdtsc" || r.name == "baseline/loop");
+    rows.iter_mut().for_each(|row| row.operations = options.amount(row.operations));
     let directory = tempfile::tempdir()?;
     let sessions = sessions(directory.path())?;
     let recorder = sessions[0].recorder::<Value>()?;
@@ -623,7 +624,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
             return Err(format!("{}: {arrived} of {expected} events arrived, {lost} were lost", row.name).into());
         }
     }
-    for _ in 0..REPETITIONS {
+    for _ in 0..options.rounds(REPETITIONS) {
         for row in &mut rows {
             let ns = row.measure();
             row.ns.push(ns);
@@ -653,7 +654,7 @@ fn thousand(options: &Options, session: &Session, clock: f64) -> Result<(), Box<
     let mut other = vec![1_u8; 64 << 20];
     let mut cold = |work: fn(u64)| {
         let mut passes = Vec::new();
-        for round in 0..REPETITIONS as u64 {
+        for round in 0..options.rounds(REPETITIONS) as u64 {
             other.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
             let begin = Instant::now();
             work(black_box(round));
@@ -669,7 +670,7 @@ fn thousand(options: &Options, session: &Session, clock: f64) -> Result<(), Box<
         (0..1000).for_each(sites::all_but_one);
         begin.elapsed().as_nanos() as f64 / 1000.0 / (sites::COUNT - 1) as f64
     };
-    for _ in 0..REPETITIONS {
+    for _ in 0..options.rounds(REPETITIONS) {
         off.push(pass());
         session.enable("*:sites::a::a::a::site")?;
         on.push(pass());

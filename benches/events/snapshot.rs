@@ -29,8 +29,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn measure(options: &Options, name: &str, threads: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let rounds = options.rounds(ROUNDS);
     let directory = tempfile::tempdir_in("/dev/shm")?;
-    let session = Session::builder("flight").enable("*::number").overwrite().memory(MEMORY).keep(2 * ROUNDS);
+    let session = Session::builder("flight")
+        .enable("*::number")
+        .overwrite()
+        .memory(if options.short { MEMORY / 8 } else { MEMORY })
+        .keep(2 * rounds);
     let session = session.output(directory.path().join("t")).start()?;
     // The rings of both CPUs are full.
     let full = || session.statistics().lost.overwritten > 12_000_000;
@@ -65,7 +70,7 @@ fn measure(options: &Options, name: &str, threads: usize) -> Result<(), Box<dyn 
     let taken = std::thread::scope(|scope| -> Result<_, ringtrace::Error> {
         let writers: Vec<_> = (0..threads).map(|_| scope.spawn(write)).collect();
         let mut snapshots = Vec::new();
-        let taken: Result<(), _> = (0..ROUNDS).try_for_each(|_| {
+        let taken: Result<(), _> = (0..rounds).try_for_each(|_| {
             std::thread::sleep(ALONE);
             phase.store(DURING, Ordering::Relaxed);
             let (begin, cpu) = (Instant::now(), rows::thread_cpu_ns());

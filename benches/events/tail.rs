@@ -4,7 +4,7 @@ use super::{Options, pin, rows, show};
 use ringtrace::Session;
 use std::time::Instant;
 
-const EVENTS: usize = 10_000_000;
+const EVENTS: u64 = 10_000_000;
 
 #[cfg(target_arch = "x86_64")]
 fn now() -> u64 {
@@ -26,6 +26,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     if !options.takes("tail/u64") {
         return Ok(());
     }
+    let events = options.amount(EVENTS);
     let directory = tempfile::tempdir()?;
     let session =
         Session::builder("tail").enable("*::number").overwrite().memory(64 << 20).output(directory.path().join("t")).start()?;
@@ -34,7 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         let measured = scope.spawn(|| {
             pin();
             (0..1_000_000).for_each(rows::fire);
-            let mut ticks = vec![0_u32; EVENTS];
+            let mut ticks = vec![0_u32; events as usize];
             let (begin, first) = (Instant::now(), now());
             for (number, place) in ticks.iter_mut().enumerate() {
                 let before = now();
@@ -47,11 +48,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         measured.join().expect("the measuring thread panicked")
     });
     let statistics = session.stop()?;
-    if statistics.events + statistics.lost.overwritten < EVENTS as u64 {
+    if statistics.events + statistics.lost.overwritten < events {
         return Err(format!("tail/u64: events are missing: {statistics}").into());
     }
     ticks.sort_unstable();
-    let at = |share: f64| f64::from(ticks[((EVENTS - 1) as f64 * share) as usize]) * ns_per_tick;
+    let at = |share: f64| f64::from(ticks[((events - 1) as f64 * share) as usize]) * ns_per_tick;
     let figures =
         [("ns_p50", at(0.5)), ("ns_p99", at(0.99)), ("ns_p99_9", at(0.999)), ("ns_p99_99", at(0.9999)), ("ns_max", at(1.0))];
     show(options, "tail/u64", 1, &figures);

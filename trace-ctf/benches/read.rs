@@ -108,6 +108,8 @@ fn arguments() -> Option<Arguments> {
             "--only" => arguments.only = rest.next(),
             "--write" => arguments.write = rest.next().map(PathBuf::from),
             "--json" => arguments.json = true,
+            // Only that it runs.
+            "--short" => (arguments.events, arguments.rounds) = (20_000, 1),
             "--events" => arguments.events = rest.next()?.parse().expect("a number of events"),
             "--rounds" => arguments.rounds = rest.next()?.parse().expect("a number of rounds"),
             // `cargo test` runs benchmarks once with this, and `cargo bench` always says `--bench`.

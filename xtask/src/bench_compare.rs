@@ -7,6 +7,7 @@ mod lttng;
 mod program;
 mod tracers;
 
+use crate::bench::Form;
 use crate::process::Cmd;
 use crate::workspace::{Metadata, root};
 use anyhow::{Context, Result, bail};
@@ -40,7 +41,7 @@ struct Row {
 }
 
 /// Returns whether every tracer that was asked for was measured.
-pub(crate) fn run(only: Option<&str>, json: bool) -> Result<bool> {
+pub(crate) fn run(only: Option<&str>, json: bool, form: Form) -> Result<bool> {
     let only = only.unwrap_or("*");
     // The clock and ours are always measured: they are what the others are compared with.
     let wanted = |t: &&Tracer| matches(only, t.name) || t.name == CLOCK || t.name == OURS;
@@ -60,7 +61,7 @@ pub(crate) fn run(only: Option<&str>, json: bool) -> Result<bool> {
                 rows.push(Row { tracer, payload, threads, events: 0, ns: Vec::new(), fired: 0, lost: None, error: None });
             }
         }
-        match start(tracer, place.path(), &mut lttng) {
+        match start(tracer, place.path(), &mut lttng, form) {
             Ok(program) => programs.push((program, first..rows.len())),
             Err(error) => {
                 eprintln!("{}: {error:#}", tracer.name);
@@ -77,7 +78,7 @@ pub(crate) fn run(only: Option<&str>, json: bool) -> Result<bool> {
         }
     }
     eprintln!("measuring {} rows", rows.iter().filter(|row| row.error.is_none()).count());
-    for _ in 0..REPETITIONS {
+    for _ in 0..form.rounds(REPETITIONS) {
         for (program, of_it) in &mut programs {
             for row in rows[of_it.clone()].iter_mut().filter(|row| row.error.is_none()) {
                 if let Err(error) = row.measure(program) {
@@ -99,7 +100,7 @@ pub(crate) fn run(only: Option<&str>, json: bool) -> Result<bool> {
 }
 
 /// Builds and starts a program.
-fn start(tracer: &'static Tracer, place: &Path, lttng: &mut Option<Lttng>) -> Result<Program> {
+fn start(tracer: &'static Tracer, place: &Path, lttng: &mut Option<Lttng>, form: Form) -> Result<Program> {
     if tracer.feature == LTTNG {
         if lttng.is_none() {
             *lttng = Some(Lttng::new(place)?);
@@ -112,13 +113,23 @@ fn start(tracer: &'static Tracer, place: &Path, lttng: &mut Option<Lttng>) -> Re
     let target = Metadata::of_workspace()?.target("compare");
     eprintln!("building {}", tracer.name);
     Cmd::cargo()
-        .args(["build", "--quiet", "--release", "--bin", tracer.feature, "--features", tracer.feature, "--manifest-path"])
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            form.profile(),
+            "--bin",
+            tracer.feature,
+            "--features",
+            tracer.feature,
+            "--manifest-path",
+        ])
         .arg(root().join("benches/compare/Cargo.toml"))
         .arg("--target-dir")
         .arg(&target)
         .read()
         .context("it does not build")?;
-    Program::start(Command::new(target.join("release").join(tracer.feature)).args(tracer.variant).env_remove("RINGTRACE"))
+    Program::start(Command::new(target.join(form.directory()).join(tracer.feature)).args(tracer.variant).env_remove("RINGTRACE"))
 }
 
 impl Row {

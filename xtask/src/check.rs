@@ -51,20 +51,41 @@ fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Cmd {
     Cmd::cargo().args(args).dir(root())
 }
 
+/// Installs by rustup what only makes more checks possible. What cannot be installed is left out of the checks.
+pub(crate) fn install() -> Result<()> {
+    for target in OTHERS {
+        if !has_target(target)? {
+            Cmd::new("rustup").args(["target", "add", target]).passes()?;
+        }
+    }
+    let version = oldest_version()?;
+    let installed = Cmd::new("rustup").args(["toolchain", "list"]).read()?;
+    if !installed.split_whitespace().any(|toolchain| toolchain.starts_with(&version)) {
+        let toolchain = format!("{version}.0");
+        Cmd::new("rustup").args(["toolchain", "install", &toolchain, "--profile", "minimal"]).passes()?;
+    }
+    Ok(())
+}
+
+/// The oldest Rust that the libraries support: `1.85`.
+fn oldest_version() -> Result<String> {
+    let metadata = Metadata::of_workspace()?;
+    let facade = metadata.packages().iter().find(|p| p["name"] == "ringtrace").context("no package ringtrace")?;
+    Ok(text(&facade["rust_version"]).to_owned())
+}
+
 /// Compiles the libraries with the oldest Rust they support, where it is installed. Where it is not, clippy's
 /// `incompatible_msrv` and `tidy` still hold the known differences.
 fn oldest_rust() -> Result<Tally> {
-    let metadata = Metadata::of_workspace()?;
-    let facade = metadata.packages().iter().find(|p| p["name"] == "ringtrace").context("no package ringtrace")?;
-    let version = text(&facade["rust_version"]);
+    let version = oldest_version()?;
     let installed = Cmd::new("rustup").args(["toolchain", "list"]).read().unwrap_or_default();
-    let Some(toolchain) = installed.split_whitespace().find(|t| t.starts_with(version)) else {
+    let Some(toolchain) = installed.split_whitespace().find(|t| t.starts_with(&version)) else {
         println!("Rust {version} is not installed: the libraries are not compiled with it here");
         return Ok(Tally::default());
     };
     Cmd::new("rustup")
         .args(["run", toolchain, "cargo", "check", "--package", "ringtrace", "--target-dir"])
-        .arg(metadata.target("oldest-rust"))
+        .arg(Metadata::of_workspace()?.target("oldest-rust"))
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("CARGO")
         .dir(root())

@@ -5,6 +5,7 @@
 //!
 //! Not ThreadSanitizer: it knows nothing of what assembly stores, so it could only be wrong about a ring.
 
+use crate::bench::Form;
 use crate::process::{Cmd, Tally};
 use crate::workspace::{Metadata, has_target, host, root};
 use anyhow::Result;
@@ -14,15 +15,15 @@ const MUSL: &str = "x86_64-unknown-linux-musl";
 /// children.
 const TESTS: [&str; 3] = ["agreement", "toggle", "places"];
 
-pub(crate) fn run() -> Result<Tally> {
+pub(crate) fn run(form: Form) -> Result<Tally> {
     let mut tally = Tally::default();
     if has_target(MUSL)? {
-        tally += tests(Cmd::cargo(), MUSL).tests()?;
+        tally += tests(Cmd::cargo(), MUSL, form).tests()?;
     } else {
         println!("musl: left out; `rustup target add {MUSL}` makes it possible");
     }
     if Cmd::new("rustc").args(["+nightly", "--version"]).read().is_ok() {
-        tally += tests(Cmd::new("cargo").arg("+nightly"), &host()?)
+        tally += tests(Cmd::new("cargo").arg("+nightly"), &host()?, form)
             .env("RUSTFLAGS", "-Zsanitizer=address")
             // What panics carried is leaked on purpose: its destructor may panic too.
             .env("ASAN_OPTIONS", "detect_leaks=0")
@@ -34,7 +35,8 @@ pub(crate) fn run() -> Result<Tally> {
     Ok(tally)
 }
 
-fn tests(cargo: Cmd, target: &str) -> Cmd {
+fn tests(cargo: Cmd, target: &str, form: Form) -> Cmd {
     let cargo = cargo.args(["test", "--package", "ringtrace", "--no-fail-fast", "--target", target]).dir(root());
-    TESTS.iter().fold(cargo, |cargo, test| cargo.args(["--test", test]))
+    let tests = if form == Form::Short { &TESTS[..1] } else { &TESTS };
+    tests.iter().fold(cargo, |cargo, test| cargo.args(["--test", test]))
 }

@@ -16,14 +16,17 @@ mod instructions;
 mod link_matrix;
 mod process;
 mod readme;
+mod smoke;
 mod stress;
 mod test;
 mod tidy;
+mod tools;
 mod ui;
 mod workspace;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use bench::Form;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,6 +36,11 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
+    /// First installs what the verb needs and this machine lacks: Debian packages, by apt-get, and parts of the Rust toolchain.
+    ///
+    /// With sudo, where you are not root.
+    #[arg(long, global = true)]
+    install: bool,
 }
 
 #[derive(Subcommand)]
@@ -50,7 +58,11 @@ enum Verb {
     /// AddressSanitizer.
     ///
     /// Each where rustup has what it needs: the target `x86_64-unknown-linux-musl`, a nightly compiler.
-    Environments,
+    Environments {
+        /// The short form, as in `cargo xtask smoke`: only that it runs.
+        #[arg(long)]
+        short: bool,
+    },
     /// What the macros accept, and the messages they give where they do not.
     Ui {
         /// Write the messages of this run into the `.stderr` files. Read the difference before you commit it.
@@ -97,6 +109,9 @@ enum Verb {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// The short form, as in `cargo xtask smoke`: only that it runs.
+        #[arg(long)]
+        short: bool,
         /// Passed on to the benchmark program.
         #[arg(last = true)]
         rest: Vec<String>,
@@ -114,6 +129,9 @@ enum Verb {
         /// Print JSON: one object a line, with `name`, `payload`, `threads`, `ns`, `x_rdtsc`, `x_ours`, `includes`.
         #[arg(long)]
         json: bool,
+        /// The short form, as in `cargo xtask smoke`: only that it runs.
+        #[arg(long)]
+        short: bool,
     },
     /// How quickly a trace is read, beside babeltrace2 on the same trace in the same run.
     ///
@@ -125,6 +143,9 @@ enum Verb {
         /// Print one JSON object per line.
         #[arg(long)]
         json: bool,
+        /// The short form, as in `cargo xtask smoke`: only that it runs.
+        #[arg(long)]
+        short: bool,
         /// Passed on to the benchmark program: `--events N`, `--rounds N`, `--only NAME`, `--write DIR` (only writes the traces).
         #[arg(last = true)]
         rest: Vec<String>,
@@ -169,6 +190,9 @@ enum Verb {
         /// Print JSON: one object a line, with `name` and `ms`.
         #[arg(long)]
         json: bool,
+        /// The short form, as in `cargo xtask smoke`: only that it runs.
+        #[arg(long)]
+        short: bool,
     },
     /// Fuzzes what reads traces: metadata in CTF 1.8 and in CTF 2, packets. The targets are in `fuzz/`.
     ///
@@ -192,19 +216,37 @@ enum Verb {
         /// Size of the trace.
         #[arg(long, value_name = "MB", default_value_t = 256)]
         megabytes: u64,
+        /// The short form, as in `cargo xtask smoke`: only that it runs.
+        #[arg(long)]
+        short: bool,
     },
     /// What is made for browsers, in headless Chromium: the page of `ringtrace report`, and exported traces in the Perfetto UI.
     ///
     /// Of the page, what its keys, its search and its timeline do. Of the exports, that Perfetto's trace processor skips no packet and
     /// finds every event by SQL. Needs Chromium (`apt-get install chromium`: 240 MB, which is why CI does not run it) and, the first time,
     /// pip and a network for the Perfetto UI (16 MB). Look at the screenshots that it names.
-    Browser,
+    Browser {
+        /// The short form, as in `cargo xtask smoke`: only that it runs.
+        #[arg(long)]
+        short: bool,
+    },
+    /// That each verb runs which `cargo xtask ci` does not run in full: its short form, with JSON where it has that.
+    ///
+    /// `browser` where Chromium is, `environments` where rustup has what it needs; not `bench-compare`,
+    /// whose tracers take minutes to compile.
+    Smoke,
+    /// What the checks need beside cargo, and whether it is there; `--install` installs it.
+    Tools,
     /// Everything, in order, with the time of each step; what `.ci/run` runs.
     Ci,
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().verb) {
+    let matches = Cli::command().get_matches();
+    let name = matches.subcommand_name().unwrap_or_default().to_owned();
+    let Cli { verb, install } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    // Before anything is compiled, and not after twenty minutes.
+    match tools::ready(&name, install).and_then(|()| run(verb)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -219,26 +261,31 @@ fn run(verb: Verb) -> Result<bool> {
     match verb {
         Verb::Check => Ok(check::run()?.close()),
         Verb::Test => Ok(test::run()?.close()),
-        Verb::Environments => Ok(environments::run()?.close()),
+        Verb::Environments { short } => Ok(environments::run(Form::new(short))?.close()),
         Verb::Ui { bless } => Ok(ui::run(bless)?.close()),
         Verb::Golden { bless } => Ok(golden::run(bless)?.close()),
         Verb::Instructions { bless } => Ok(instructions::run(bless)?.close()),
         Verb::Tidy => Ok(tidy::run()?.close()),
         Verb::Readme => Ok(readme::run()?.close()),
         Verb::LinkMatrix { full } => Ok(link_matrix::run(full)?.close()),
-        Verb::Bench { only, json, rest } => bench::run(only, json, rest),
-        Verb::BenchCompare { only, json } => bench_compare::run(only.as_deref(), json),
-        Verb::BenchRead { json, rest } => bench::read(json, rest),
+        Verb::Bench { only, json, short, rest } => bench::run(only, json, Form::new(short), rest),
+        Verb::BenchCompare { only, json, short } => bench_compare::run(only.as_deref(), json, Form::new(short)),
+        Verb::BenchRead { json, short, rest } => bench::read(json, Form::new(short), rest),
         Verb::Stress { mutate: Some(name), .. } => stress::mutated(&name),
         Verb::Stress { long, mutate: None } => stress::run(long),
         Verb::Crash(arguments) => crash::run(&arguments),
         Verb::Ctf2 => Ok(ctf2::run()?.close()),
         Verb::CtfSuite { directory } => Ok(ctf_suite::run(directory.as_deref())?.close()),
-        Verb::BenchControl { json } => bench_control::run(json),
+        Verb::BenchControl { json, short } => bench_control::run(json, Form::new(short)),
         Verb::Fuzz { short: true, .. } => Ok(fuzz::short()?.close()),
         Verb::Fuzz { seconds, guided, .. } => Ok(fuzz::run(seconds, guided)?.close()),
-        Verb::Memory { megabytes } => bench::memory(megabytes),
-        Verb::Browser => Ok(browser::run()?.close()),
+        Verb::Memory { megabytes, short } => bench::memory(if short { 1 } else { megabytes }, Form::new(short)),
+        Verb::Browser { short } => Ok(browser::run(Form::new(short))?.close()),
+        Verb::Smoke => Ok(smoke::run()?.close()),
+        Verb::Tools => {
+            tools::list();
+            Ok(true)
+        }
         Verb::Ci => Ok(ci::run()?.close()),
     }
 }
