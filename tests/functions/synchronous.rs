@@ -218,3 +218,52 @@ fn a_call_that_began_before_the_session_has_no_exit() {
     session.expect("made above").stop().expect("it stops");
     assert_eq!(common::read_by_both(&path).events(), 2);
 }
+
+/// As a storage engine has them: all of the user's data, in the arguments of its functions.
+#[tracepoint]
+fn put(key: &[u8], value: Vec<u16>, page: &[u8; 40], small: [u8; 4], names: &[&str], none: Option<&[u8]>) {
+    std::hint::black_box((key, value, page, small, names, none));
+}
+
+#[tracepoint(fields(key = &key[..2], whole = value))]
+fn chosen(key: &[u8], value: &[u8]) {
+    std::hint::black_box((key, value));
+}
+
+#[test]
+fn slices_that_nobody_chose_are_recorded_by_their_length_and_their_beginning() {
+    let _alone = common::alone();
+    let names = ["a text of twenty-two ch", "and another"];
+    let contents = recorded("functions:synchronous::put; functions:synchronous::chosen", || {
+        put(&[7; 5000], vec![1; 100], &[2; 40], [3; 4], &names, Some(&[4; 3]));
+        put(&[], vec![], &[2; 40], [3; 4], &[], None);
+        chosen(&[5; 100], &[6; 100]);
+    });
+    let entries = fields(&contents, "put::entry");
+    let elements = |number: usize, element: u64| {
+        let elements = vec![format!("Unsigned({element})"); number];
+        format!("Array([{}])", elements.join(", "))
+    };
+    let short = |field: &str, length: usize, elements: String| {
+        format!("{field}=Structure([(\"length\", Unsigned({length})), (\"first\", {elements})])")
+    };
+    for expected in [
+        short("key", 5000, elements(32, 7)),
+        short("value", 100, elements(16, 1)),
+        short("page", 40, elements(32, 2)),
+        format!("small={}", elements(4, 3)),
+        format!("none=Variant(\"some\", {})", short("", 3, elements(3, 4)).trim_start_matches('=')),
+    ] {
+        assert!(entries[0].contains(&expected), "no {expected}: {}", entries[0]);
+    }
+    // Texts have to find room in as many bytes.
+    assert!(
+        entries[0].contains("Unsigned(2)), (\"first\", Array([") && entries[0].contains("a text of twenty-two ch"),
+        "{}",
+        entries[0]
+    );
+    assert!(!entries[0].contains("and another"), "{}", entries[0]);
+    assert!(entries[1].contains(&short("key", 0, elements(0, 0))), "{}", entries[1]);
+    let chosen = fields(&contents, "chosen::entry");
+    assert_eq!(chosen, [format!("key={} whole={}", elements(2, 5), elements(100, 6))]);
+}

@@ -157,7 +157,7 @@ pub(crate) fn capture(format: Format, place: &TokenStream) -> TokenStream {
     // Where the value stands, so that a type that is no field is an error there.
     let at = Span::call_site().located_at(place.span());
     match format {
-        Format::IfField => quote!((&__rt::Given(#place)).capture()),
+        Format::IfField => quote!((&__rt::Unchosen(#place)).capture()),
         Format::Field => {
             let checked = quote_spanned!(at=> __rt::field(#place));
             quote!((&__rt::Given(#checked)).capture())

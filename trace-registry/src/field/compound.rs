@@ -1,6 +1,6 @@
 //! Fields made of other fields: `Option`, arrays, slices, smart pointers.
 
-use super::{Field, FieldClass, Payload, Sizes, Step, Value};
+use super::{Field, FieldClass, FieldDescriptor, Payload, Sizes, Step, Value};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -29,6 +29,30 @@ impl<T: Field> Field for Option<T> {
             (None, _) => Value::Missing,
             (Some(_), [Step::Presence]) => Value::Integer(1),
             (Some(value), path) => value.value(path),
+        }
+    }
+    const SHORT_CLASS: FieldClass = FieldClass::Optional { value: &T::SHORT_CLASS };
+    const SHORT_SIZES: Sizes = Sizes::fixed(1).and(T::SHORT_SIZES.or(Sizes::NONE));
+    #[inline(always)]
+    fn write_short<'p>(&'p self, payload: &mut Payload<'p>) {
+        match self {
+            Some(value) if payload.take(T::SHORT_SIZES.least) => {
+                payload.stage([1]);
+                value.write_short(payload);
+            }
+            Some(_) => {
+                payload.stage([0]);
+                payload.set_cut();
+            }
+            None => payload.stage([0]),
+        }
+    }
+    #[inline]
+    fn short_value(&self, path: &[Step]) -> Value<'_> {
+        match (self, path) {
+            (None, _) => Value::Missing,
+            (Some(_), [Step::Presence]) => Value::Integer(1),
+            (Some(value), path) => value.short_value(path),
         }
     }
 }
@@ -65,7 +89,19 @@ impl<T: Field, const N: usize> Field for [T; N] {
     fn value(&self, _: &[Step]) -> Value<'_> {
         Value::Missing
     }
+    const SHORT_CLASS: FieldClass = if Self::SIZES.least > FIRST { <[T]>::SHORT_CLASS } else { Self::CLASS };
+    const SHORT_SIZES: Sizes = if Self::SIZES.least > FIRST { <[T]>::SHORT_SIZES } else { Self::SIZES };
+    #[inline(always)]
+    fn write_short<'p>(&'p self, payload: &mut Payload<'p>) {
+        if Self::SIZES.least > FIRST { self.as_slice().write_short(payload) } else { self.write(payload) }
+    }
+    fn short_value(&self, path: &[Step]) -> Value<'_> {
+        if Self::SIZES.least > FIRST { self.as_slice().short_value(path) } else { self.value(path) }
+    }
 }
+
+/// Most bytes that are recorded of the elements of a slice, or of a larger array, that nobody chose.
+const FIRST: usize = 32;
 
 const COUNT: usize = 2;
 
@@ -105,6 +141,27 @@ impl<T: Field> Field for [T] {
     fn value(&self, _: &[Step]) -> Value<'_> {
         Value::Missing
     }
+    const SHORT_CLASS: FieldClass = FieldClass::Structure {
+        fields: &[FieldDescriptor::new("length", u64::CLASS), FieldDescriptor::new("first", Self::CLASS)],
+    };
+    const SHORT_SIZES: Sizes = u64::SIZES.and(Self::SIZES);
+    #[inline(always)]
+    fn write_short<'p>(&'p self, payload: &mut Payload<'p>) {
+        payload.stage((self.len() as u64).to_ne_bytes());
+        match T::as_bytes(self) {
+            Some(bytes) => {
+                let most = FIRST / size_of::<T>() * size_of::<T>();
+                write_bytes(bytes.get(..most).unwrap_or(bytes), size_of::<T>(), payload);
+            }
+            None => payload.within(FIRST, |payload| write_elements(self, payload)),
+        }
+    }
+    fn short_value(&self, path: &[Step]) -> Value<'_> {
+        match path {
+            [Step::Field(0)] => Value::Integer(self.len() as i128),
+            _ => Value::Missing,
+        }
+    }
 }
 
 /// Writes elements that lie in memory as they do in a record: one piece, as many whole elements as find room.
@@ -140,6 +197,16 @@ macro_rules! pointers {
             #[inline]
             fn value(&self, path: &[Step]) -> Value<'_> {
                 <$target as Field>::value(self, path)
+            }
+            const SHORT_CLASS: FieldClass = <$target as Field>::SHORT_CLASS;
+            const SHORT_SIZES: Sizes = <$target as Field>::SHORT_SIZES;
+            #[inline(always)]
+            fn write_short<'p>(&'p self, payload: &mut Payload<'p>) {
+                <$target as Field>::write_short(self, payload);
+            }
+            #[inline]
+            fn short_value(&self, path: &[Step]) -> Value<'_> {
+                <$target as Field>::short_value(self, path)
             }
         }
     )*};

@@ -63,6 +63,28 @@ pub trait Field {
         let _ = elements;
         None
     }
+
+    /// The class of what a traced function records of such an argument where nobody chose it: of a slice its length and its first
+    /// elements, since it may be all that the program works on; of other values all.
+    #[doc(hidden)]
+    const SHORT_CLASS: FieldClass = Self::CLASS;
+    /// How much room that takes.
+    #[doc(hidden)]
+    const SHORT_SIZES: Sizes = Self::SIZES;
+
+    /// Writes that.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn write_short<'p>(&'p self, payload: &mut Payload<'p>) {
+        self.write(payload);
+    }
+
+    /// Returns what a filter sees of that.
+    #[doc(hidden)]
+    #[inline]
+    fn short_value(&self, path: &[Step]) -> Value<'_> {
+        self.value(path)
+    }
 }
 
 /// Bounds on the room that one value takes in a [`Payload`].
@@ -135,6 +157,16 @@ impl<T: Field + ?Sized> Field for &T {
     #[inline]
     fn value(&self, path: &[Step]) -> Value<'_> {
         (**self).value(path)
+    }
+    const SHORT_CLASS: FieldClass = T::SHORT_CLASS;
+    const SHORT_SIZES: Sizes = T::SHORT_SIZES;
+    #[inline(always)]
+    fn write_short<'p>(&'p self, payload: &mut Payload<'p>) {
+        (**self).write_short(payload);
+    }
+    #[inline]
+    fn short_value(&self, path: &[Step]) -> Value<'_> {
+        (**self).short_value(path)
     }
 }
 

@@ -207,6 +207,19 @@ impl<'p> Payload<'p> {
         true
     }
 
+    /// Writes what is to take at most `most` bytes beyond its least: what that leaves out is no loss.
+    #[inline(always)]
+    pub(super) fn within(&mut self, most: usize, write: impl FnOnce(&mut Self)) {
+        let (left, cut) = (self.left, self.cut);
+        self.left = left.min(most);
+        write(self);
+        self.left += left.saturating_sub(most);
+        // Where nothing may be cut, the record is written again.
+        if self.cuts && left >= most {
+            self.cut = cut;
+        }
+    }
+
     /// Adds `bytes`, straight from where they are. Returns false, and adds nothing, without room.
     #[inline(always)]
     pub fn piece(&mut self, bytes: &'p [u8]) -> bool {

@@ -48,6 +48,23 @@ impl<T: Field + Copy> Capture for Plain<T> {
     }
 }
 
+/// An argument of a function that nobody chose: of slices, their length and their first elements.
+#[derive(Clone, Copy)]
+pub struct Short<T>(pub T);
+
+impl<T: Field + Copy> Capture for Short<T> {
+    const CLASS: Option<FieldClass> = Some(T::SHORT_CLASS);
+    const SIZES: Sizes = T::SHORT_SIZES;
+    #[inline(always)]
+    fn write<'p>(&'p self, payload: &mut Payload<'p>) {
+        self.0.write_short(payload);
+    }
+    #[inline]
+    fn value(&self, path: &[Step]) -> Value<'_> {
+        self.0.short_value(path)
+    }
+}
+
 /// A value of a type that is no field.
 #[derive(Clone, Copy)]
 pub struct Skipped;
@@ -115,19 +132,38 @@ impl<T: Field + Copy> Given<'_, T> {
     }
 }
 
+/// An argument that nobody chose, of which the compiler is asked the same.
+pub struct Unchosen<'a, T: ?Sized>(pub &'a T);
+
+impl<T: Field + Copy> Unchosen<'_, T> {
+    /// The value, copied.
+    #[inline(always)]
+    pub const fn capture(&self) -> Short<T> {
+        Short(*self.0)
+    }
+}
+
 /// Values that are fields, but not `Copy`.
 pub trait CaptureByReference<'a> {
-    /// The field's type.
-    type Value: ?Sized;
+    /// What borrows it.
+    type Value: Capture;
     /// Borrows it.
-    fn capture(&self) -> Plain<&'a Self::Value>;
+    fn capture(&self) -> Self::Value;
 }
 
 impl<'a, T: Field + ?Sized> CaptureByReference<'a> for Given<'a, T> {
-    type Value = T;
+    type Value = Plain<&'a T>;
     #[inline(always)]
     fn capture(&self) -> Plain<&'a T> {
         Plain(self.0)
+    }
+}
+
+impl<'a, T: Field + ?Sized> CaptureByReference<'a> for Unchosen<'a, T> {
+    type Value = Short<&'a T>;
+    #[inline(always)]
+    fn capture(&self) -> Short<&'a T> {
+        Short(self.0)
     }
 }
 
@@ -141,6 +177,8 @@ pub trait CaptureNothing {
 }
 
 impl<T: ?Sized> CaptureNothing for &Given<'_, T> {}
+
+impl<T: ?Sized> CaptureNothing for &Unchosen<'_, T> {}
 
 /// Checks that what was chosen is a field.
 #[inline(always)]

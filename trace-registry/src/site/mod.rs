@@ -29,8 +29,8 @@ mod record;
 mod scope;
 
 pub use capture::{
-    Capture, CaptureByReference, CaptureNothing, Captures, Displayed, Formattable, Given, Inspected, List, Plain, Skipped, With,
-    field,
+    Capture, CaptureByReference, CaptureNothing, Captures, Displayed, Formattable, Given, Inspected, List, Plain, Short, Skipped,
+    Unchosen, With, field,
 };
 pub use future::{FutureExit, Traced, begin_future, leave_future};
 pub use record::{Kind, Once, record};
