@@ -68,3 +68,21 @@ fn values_are_computed_only_when_they_are_recorded() {
     event!("lazy:one", value = compute(); if false);
     assert_eq!(computed, 0);
 }
+
+#[test]
+fn levels_have_the_names_of_other_tracers_too() {
+    fn never() {
+        event!("named:failed", code = 1u32; level = Error);
+        event!("named:odd", code = 1u32; level = Warn);
+        event!("named:fine", code = 1u32; level = Trace);
+    }
+    let level = |name: &str| {
+        let probe = ringtrace::registry::probes().find(|p| p.name().to_string() == name);
+        probe.unwrap_or_else(|| panic!("no {name}")).level
+    };
+    use ringtrace::Level;
+    assert_eq!(["named:failed", "named:odd", "named:fine"].map(level), [Level::Err, Level::Warning, Level::Debug]);
+    if std::env::args().count() > 100 {
+        never();
+    }
+}

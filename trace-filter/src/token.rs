@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
+use trace_control::units;
 use winnow::ascii::multispace0;
 use winnow::combinator::{alt, opt, preceded};
 use winnow::error::{ContextError, ErrMode};
@@ -119,10 +120,6 @@ fn quoted(text: &mut Text<'_>) -> Parsed<Result<String, Error>> {
     }
 }
 
-/// Units, and how many bytes or nanoseconds they stand for.
-const UNITS: [(&str, i64); 7] =
-    [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-
 fn number(text: &mut Text<'_>) -> Parsed<Result<TokenKind, Error>> {
     let begin = winnow::stream::Location::current_token_start(text);
     let digits = |c: char| c.is_ascii_digit() || c == '_';
@@ -141,11 +138,11 @@ fn number(text: &mut Text<'_>) -> Parsed<Result<TokenKind, Error>> {
     let end = winnow::stream::Location::current_token_start(text);
     let unit = opt(word).parse_next(text)?;
     let span = begin..end + unit.map_or(0, str::len);
-    let factor = match unit.map(|unit| UNITS.iter().find(|(name, _)| *name == unit)) {
+    let factor = match unit.map(|unit| units::bytes(unit).or_else(|| units::nanoseconds(unit))) {
         None => 1,
-        Some(Some((_, factor))) => *factor,
+        Some(Some(factor)) => factor,
         Some(None) => {
-            let remedy = "after a number may stand K, M, G (1024 each) or ns, us, ms, s (nanoseconds)";
+            let remedy = format!("after a number may stand {}; durations are in nanoseconds", units::UNITS);
             return Ok(Err(Error::new(&(end..span.end), "unknown unit", remedy)));
         }
     };

@@ -28,7 +28,7 @@ fn wrong() -> Vec<String> {
     let mut all: Vec<String> = [
         // Tokens.
         "bytes = 1", "path == 'a'", "path == \"a", "path == \"\\q\"", "`bytes > 1", "bytes > $ 1", "data[0] == 1", "bytes > 1 § 2",
-        "bytes > 0xzz", "bytes > 0x", "bytes > 18446744073709551616", "bytes > 5kB", "ratio > 1e999",
+        "bytes > 0xzz", "bytes > 0x", "bytes > 18446744073709551616", "bytes > 5kX", "ratio > 1e999",
         // Syntax.
         "", "bytes >", "bytes > && dirty", "(bytes > 1", "bytes > 1)", "(bytes > 1 dirty)", "1 < bytes < 5",
         "dirty and bytes > 1", "not dirty", "bytes 1", "$x.vtid == 1", "$ctx == 1", "page. == 1", "has(1)", "has(", "has(owner",

@@ -126,8 +126,14 @@ impl Options {
         if LEVELS.contains(&name.as_str()) {
             return Some(level);
         }
+        if let Some((_, own)) = OTHER_LEVELS.iter().find(|(other, _)| *other == name) {
+            return Some(Ident::new(own, level.span()));
+        }
         let near = did_you_mean(&name, LEVELS);
-        errors.push(level, format!("unknown level `{name}`; the levels are {}{near}", list(LEVELS)));
+        errors.push(
+            level,
+            format!("unknown level `{name}`; the levels are {}, and also `Error`, `Warn`, `Trace`{near}", list(LEVELS)),
+        );
         None
     }
 
@@ -148,6 +154,9 @@ pub(crate) fn check_event_name(name: &LitStr, errors: &mut Errors) {
         errors.push(name, format!("an event name cannot contain {bad:?}: no rule could name it"));
     }
 }
+
+/// Names of levels beside their own: as `Level` reads them.
+const OTHER_LEVELS: [(&str, &str); 3] = [("Error", "Err"), ("Warn", "Warning"), ("Trace", "Debug")];
 
 /// The variants of `Level`, the most severe first.
 pub(crate) const LEVELS: &[&str] = &[

@@ -5,13 +5,15 @@ macro_rules! levels {
     ($($(#[doc = $doc:literal])* $name:ident = $value:literal $text:literal,)*) => {
         /// Severity of an event: LTTng's fifteen levels, the most severe first.
         ///
-        /// A rule with `level Info` takes the events of this level and of all more severe ones. The levels of `tracing` map to
-        /// `Err`, `Warning`, `Info`, `DebugFunction` and `Debug`.
+        /// A rule with `level Info` takes the events of this level and of all more severe ones. `Error`, `Warn` and `Trace` are names of
+        /// `Err`, `Warning` and `Debug`, which is the least severe of all. The levels of `tracing` map to `Err`, `Warning`, `Info`,
+        /// `DebugFunction` and `Debug`.
         ///
         /// ```
         /// use trace_registry::Level;
         /// assert!(Level::Err < Level::Info);
         /// assert_eq!("debug-function".parse(), Ok(Level::DebugFunction));
+        /// assert_eq!("warn".parse(), Ok(Level::Warning));
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -62,6 +64,9 @@ levels! {
     Debug = 14 "debug",
 }
 
+/// Names that other tracers give to levels, and loggers.
+const OTHER_NAMES: [(&str, Level); 3] = [("error", Level::Err), ("warn", Level::Warning), ("trace", Level::Debug)];
+
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -78,6 +83,10 @@ impl fmt::Display for UnknownLevel {
         for (i, level) in Level::ALL.iter().enumerate() {
             write!(f, "{}{level}", if i == 0 { "" } else { ", " })?;
         }
+        f.write_str("; ")?;
+        for (i, (name, level)) in OTHER_NAMES.into_iter().enumerate() {
+            write!(f, "{}{name} is {level}", if i == 0 { "" } else { ", " })?;
+        }
         Ok(())
     }
 }
@@ -87,11 +96,13 @@ impl core::error::Error for UnknownLevel {}
 impl FromStr for Level {
     type Err = UnknownLevel;
 
-    /// Parses a name without regard to case, hyphens and underscores: `Debug-Function`, `DEBUG_FUNCTION`, `DebugFunction`.
+    /// Parses a name without regard to case, hyphens and underscores: `Debug-Function`, `DEBUG_FUNCTION`, `DebugFunction`. Also
+    /// `error`, `warn` and `trace`.
     fn from_str(text: &str) -> Result<Self, UnknownLevel> {
         let letters = |s: &'static str| s.bytes().filter(|b| *b != b'-');
         let wanted = || text.bytes().filter(|b| !matches!(b, b'-' | b'_')).map(|b| b.to_ascii_lowercase());
-        Level::ALL.into_iter().find(|l| letters(l.name()).eq(wanted())).ok_or(UnknownLevel)
+        let mut names = Level::ALL.into_iter().map(|level| (level.name(), level)).chain(OTHER_NAMES);
+        names.find(|(name, _)| letters(name).eq(wanted())).map(|(_, level)| level).ok_or(UnknownLevel)
     }
 }
 
@@ -108,5 +119,8 @@ mod tests {
             assert_eq!(alloc::format!("{level:?}").parse(), Ok(level));
         }
         assert_eq!("loud".parse::<Level>(), Err(UnknownLevel));
+        for (name, level) in [("Error", Level::Err), ("WARN", Level::Warning), ("trace", Level::Debug)] {
+            assert_eq!(name.parse(), Ok(level));
+        }
     }
 }

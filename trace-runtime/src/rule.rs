@@ -6,7 +6,7 @@
 //! clause = "level" LEVEL                                    of this severity and above
 //!        | "1" "in" N [ "by" FIELD ]                        every Nth event, or all events of one in N keys
 //!        | "max" N "/s"                                     at most N in a second
-//!        | "for" DURATION                                   30s, 500ms, 5m, 2h: the rule ends then
+//!        | "for" DURATION                                   30s, 500ms, 5min, 2h: the rule ends then
 //! ```
 //!
 //! A rule takes the probes whose names match its glob and whose level is at least as severe as its level; with `!` it leaves
@@ -21,6 +21,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use trace_control::units;
 use trace_filter::{Expression, Key};
 use trace_registry::{Glob, Level, ProbeDescriptor};
 
@@ -141,7 +142,7 @@ impl Rule {
             "for" => {
                 twice(self.lifetime.is_some())?;
                 let (duration, at) = words.expect("a duration is missing after `for`", "such as `for 30s`")?;
-                let remedy = "a number and ms, s, m or h, such as `30s`";
+                let remedy = "a number and ms, s, min, h or d, such as `30s`";
                 self.lifetime =
                     Some(parse_duration(duration).ok_or_else(|| Error::rule(text, at, "this is no duration", remedy))?);
             }
@@ -227,15 +228,7 @@ fn parse_number(text: &str) -> Option<NonZeroU64> {
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let ms = match &text[digits.len()..] {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60 * 1000,
-        "h" => 60 * 60 * 1000,
-        _ => return None,
-    };
-    parse_number(digits)?.get().checked_mul(ms).map(Duration::from_millis)
+    units::duration(text).ok().filter(|duration| !duration.is_zero())
 }
 
 /// The rules of `text`, none of them empty. Separators in strings and between parentheses belong to an expression.
@@ -348,6 +341,12 @@ mod tests {
         assert_eq!(rule.filter.as_ref().map(|f| f.part.as_str()), Some("path == \"a;b\" && bytes > 4K"));
         assert!(rule.is_conditional());
         assert_eq!(parse("a 1 in 10")[0].limit, Some(Limit::OneIn(n(10))));
+        let seconds = |text| parse(text)[0].lifetime.map(|duration| duration.as_secs_f64());
+        for (text, expected) in [("a for 5min", 300.0), ("a for 5m", 300.0), ("a for 1d", 86_400.0), ("a for 1.5s", 1.5)] {
+            assert_eq!(seconds(text), Some(expected), "{text}");
+        }
+        let [warnings] = &*parse("a level warn") else { panic!() };
+        assert_eq!(warnings.level, Some(Level::Warning));
         let by = &parse("a 1 in 100 by page.id for 2h")[0];
         assert!(
             matches!(&by.limit, Some(Limit::OneInBy(m, key)) if *m == n(100) && key.part.as_str() == "page.id" && key.at == 14)

@@ -3,13 +3,11 @@
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use trace_control::units;
 
 use crate::failure::Failure;
 
 const SECOND: i128 = 1_000_000_000;
-
-/// Units of durations, in nanoseconds; longer names first.
-const UNITS: [(&str, f64); 7] = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9), ("h", 3600e9)];
 
 /// The distance of the system's time zone from UTC, in seconds, at a time in seconds from the Unix epoch.
 pub(super) fn local_offset() -> impl Fn(i64) -> i32 + Send + Sync + 'static {
@@ -33,7 +31,7 @@ pub(super) fn parse(text: &str, first: i64, zone: &TimeZone) -> Result<i64, Fail
 
 fn read(text: &str, first: i64, zone: &TimeZone) -> Option<i64> {
     if let Some(distance) = text.strip_prefix('+') {
-        return first.checked_add(duration(distance)?);
+        return first.checked_add(units::duration(distance).ok()?.as_nanos().try_into().ok()?);
     }
     let day = Timestamp::from_nanosecond(first.into()).ok()?.to_zoned(zone.clone()).date();
     let instant = if let Ok(time) = text.parse::<Timestamp>() {
@@ -56,14 +54,6 @@ fn seconds(text: &str) -> Option<i128> {
     }
     let fraction: i128 = format!("{fraction:0<9}").parse().ok()?;
     Some(i128::from(whole.parse::<u32>().ok()?) * SECOND + fraction)
-}
-
-/// A duration with its unit, in nanoseconds.
-fn duration(text: &str) -> Option<i64> {
-    let (digits, factor) = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
-    let value: f64 = digits.trim().parse().ok()?;
-    let nanoseconds = value * factor;
-    (nanoseconds.is_finite() && nanoseconds.abs() < 9e18).then_some(nanoseconds.round() as i64)
 }
 
 /// A time as it is shown: with its date, to the nanosecond.

@@ -17,7 +17,7 @@
 //! action    = "snapshot" [ "before" DURATION ] [ "after" DURATION ] [ "frozen" ]
 //!           | "stop" | "start" | "enable" STRING | "disable" STRING | "notify" [ STRING ]
 //! clause    = "debounce" DURATION | "max" N "/" ( "s" | "m" | "h" ) | "times" N | "as" NAME
-//! DURATION  = a number and ns, us, ms, s, m or h
+//! DURATION  = a number and ns, us, ms, s, min, h or d
 //! ```
 //!
 //! The words are a frame around rules and expressions, which have their own parsers.

@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use crate::rule::Placed;
 use std::ops::Range;
 use std::time::Duration;
+use trace_control::units;
 
-const DURATIONS: &str = "a number and ns, us, ms, s, m or h, such as `5ms`";
+const DURATIONS: &str = "a number and ns, us, ms, s, min, h or d, such as `5ms`";
 
 /// What is left of a trigger.
 pub(super) struct Words<'t> {
@@ -163,7 +164,7 @@ impl<'t> Words<'t> {
 
     pub(super) fn duration(&mut self) -> Result<Duration> {
         let (word, at) = self.word();
-        duration(word).ok_or_else(|| Error::rule(self.text, at, "expected a duration", DURATIONS))
+        units::duration(word).map_err(|_| Error::rule(self.text, at, "expected a duration", DURATIONS))
     }
 
     pub(super) fn number(&mut self, problem: &str, remedy: &str) -> Result<u64> {
@@ -175,32 +176,12 @@ impl<'t> Words<'t> {
     pub(super) fn amount(&mut self) -> Result<i64> {
         let (word, at) = self.word();
         let plain = || {
-            let (digits, shift) = match word.char_indices().last()? {
-                (end, 'K') => (&word[..end], 10),
-                (end, 'M') => (&word[..end], 20),
-                (end, 'G') => (&word[..end], 30),
-                _ => (word, 0),
-            };
-            digits.replace('_', "").parse::<i64>().ok()?.checked_mul(1 << shift)
+            let (negative, number) = word.strip_prefix('-').map_or((1, word), |number| (-1, number));
+            Some(i64::try_from(units::size(number).ok()?).ok()? * negative)
         };
-        let in_ns = || i64::try_from(duration(word)?.as_nanos()).ok();
+        let in_ns = || i64::try_from(units::duration(word).ok()?.as_nanos()).ok();
         plain()
             .or_else(in_ns)
             .ok_or_else(|| Error::rule(self.text, at, "expected a number", "such as `> 4096`, `> 4K` or `> 5ms`"))
     }
-}
-
-fn duration(word: &str) -> Option<Duration> {
-    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &word[digits.len()..] {
-        "ns" => 1_u64,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" | "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
-    let number = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0)? * unit as f64;
-    (number < 1e18).then(|| Duration::from_nanos(number as u64))
 }

@@ -1,5 +1,5 @@
 //~ KEY: the levels are `Emerg`, `Alert`
-#[ringtrace::tracepoint(record, level = Warn)]
+#[ringtrace::tracepoint(record, level = Warnung)]
 fn sent();
 
 #[ringtrace::tracepoint]
