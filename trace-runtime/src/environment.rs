@@ -3,7 +3,8 @@
 //! ```text
 //! text    = "off" | "0" | part { ";" part }
 //! part    = "modules" | "@" PATH | RULE | TRIGGER | "1" | "print" | "overwrite" | "sensitive" | "follow" | "memory" SIZE
-//!         | "sub-buffer" SIZE | "rings" PATH | "output" PATH | "session" NAME | "context" FIELD { "," FIELD } | "clock" ( "fast" | "ordered" | "os" | "none" )
+//!         | "sub-buffer" SIZE | "rings" PATH | "output" PATH | "session" NAME | "context" FIELD { "," FIELD }
+//!         | "clock" ( "fast" | "ordered" | "os" | "none" )
 //!         | "format" ( "ctf1.8" | "ctf2" )
 //!         | "snapshot" "on" ( SIGNAL | "panic" ) | "rotate" ( SIZE | TIME ) | "quota" SIZE
 //! ```
@@ -11,6 +12,8 @@
 //! `modules` is about the process, not the session: probe modules may be loaded from outside. By itself, it begins no session.
 //! `1` stands for the rule `*`, and so does a text without a rule. A line end is as good as `;`, but not between the parentheses of
 //! an expression. `@` stands for what a file says, in its place; in a file, `#` begins a comment, and `@` is nothing special.
+//!
+//! One file, because more than half of it are tests of one text: what each mistake in it is said to be.
 
 use crate::builder::{Builder, Clock, Output};
 use crate::context::Context;
