@@ -112,3 +112,87 @@ fn read(directory: &Path) -> Vec<u64> {
     }
     numbers
 }
+
+const LOOP: &str = "what_a_crash_loop_leaves_is_bounded_whenever_a_session_begins";
+/// Memory of a session of the loop.
+const MEMORY: u64 = 512 << 10;
+
+/// A program that aborts as soon as it has a session: of the environment's, with an agent, or its own and nothing else.
+fn aborting() -> ! {
+    if std::env::var_os("OWN").is_some() {
+        let session = Session::builder("own").enable("dead_process:*").memory(MEMORY).output("trace").start();
+        std::mem::forget(session.expect("a session"));
+    } else {
+        ringtrace::init();
+    }
+    counted(1, "event");
+    std::process::abort();
+}
+
+/// Sessions and bytes of rings and journals below a base directory.
+fn left_in(base: &Path) -> (usize, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    let below = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path()).collect::<Vec<_>>();
+    let sessions: Vec<PathBuf> = below(base).iter().flat_map(|image| below(image)).filter(|s| s.is_dir()).collect();
+    let files = sessions.iter().flat_map(|session| below(session));
+    let bytes = files.map(|file| std::fs::metadata(file).map_or(0, |m| m.blocks() * 512)).sum();
+    (sessions.len(), bytes)
+}
+
+/// Runs the loop below `base` so many times, of which none may leave more than the bound. Returns what went, as the last one says.
+fn crash_loop(base: &Path, times: usize, (most, most_bytes): (usize, u64)) -> Option<String> {
+    let mut removed = None;
+    for number in 0..times {
+        let here = tempfile::tempdir().expect("a directory");
+        let mut command = common::child(LOOP);
+        command.env("RINGTRACE_DIR", base).current_dir(here.path()).env_remove("RINGTRACE").env_remove("SMALL");
+        match number % 2 {
+            0 => command.env("RINGTRACE", format!("dead_process:*; memory {MEMORY}; output trace")),
+            _ => command.env("OWN", ""),
+        };
+        let output = command.output().expect("the child starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6), "{number}: {}: {said}", output.status);
+        assert!(!said.contains("no name"), "{number} found no room: {said}");
+        removed = said.lines().find(|line| line.contains("to make room")).map(str::to_owned).or(removed);
+        let (sessions, bytes) = left_in(base);
+        assert!(sessions <= most && bytes <= most_bytes, "{number}: {sessions} sessions, {bytes} bytes");
+        assert!(std::fs::read_dir(base).expect("it").count() <= most + 2, "directories without rings stay");
+    }
+    removed
+}
+
+#[test]
+fn what_a_crash_loop_leaves_is_bounded_whenever_a_session_begins() {
+    if common::is_child(LOOP) {
+        match std::env::var_os("SMALL") {
+            Some(base) => {
+                // The file system has 16 MiB, and each of them gets its rings.
+                let removed = crash_loop(Path::new(&base).join("ringtrace").as_ref(), 40, (64, 8 << 20));
+                assert!(removed.is_some_and(|said| said.contains("half of the file system")), "nobody says what went");
+                return;
+            }
+            None => aborting(),
+        }
+    }
+    let runtime = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let base = runtime.path().join("ringtrace");
+    let removed = crash_loop(&base, 100, (64, 1 << 30));
+    assert!(removed.is_some_and(|said| said.contains("1 session ")), "nobody says what went");
+    let counts: Vec<_> = std::fs::read_dir(&base).expect("it").flatten().map(|e| e.file_name()).collect();
+    assert!(counts.iter().any(|name| name.to_string_lossy().starts_with("removed-36-")), "{counts:?}");
+    std::fs::remove_dir_all(&base).expect("it goes");
+
+    // Bytes, where there are few.
+    let own = std::env::current_exe().expect("a path");
+    let mut small = std::process::Command::new("unshare");
+    let mount = "mount -t tmpfs -o size=16m,mode=700 tmpfs \"$SMALL\" || exit 77; exec \"$@\"";
+    small.args(["-m", "sh", "-c", mount, "sh"]).arg(own).args([LOOP, "--exact", "--nocapture", "--test-threads=1"]);
+    small.env("RINGTRACE_TEST_CHILD", LOOP).env("SMALL", runtime.path());
+    let output = small.output().expect("unshare(1)");
+    if matches!(output.status.code(), Some(1 | 77)) && !output.stdout.starts_with(b"\nrunning") {
+        eprintln!("in part skipped: unshare(1) and mount(8) are not allowed here");
+        return;
+    }
+    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+}

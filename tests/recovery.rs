@@ -259,3 +259,165 @@ fn a_killed_process_that_printed_leaves_a_trace_all_the_same() {
     assert_eq!(remains.recover(Some(&trace)).expect("a trace").path, trace);
     assert_complete(&trace, told);
 }
+
+const LOOKED_AT: &str = "who_looks_at_what_was_left_is_hurt_by_nobody_who_opens_it";
+
+/// Programs that start, and `ringtrace ps`, look at what others left. Somebody else may open it in the same moment.
+#[test]
+fn who_looks_at_what_was_left_is_hurt_by_nobody_who_opens_it() {
+    if common::is_child(LOOKED_AT) {
+        let Some(left) = std::env::var_os("LEFT").map(PathBuf::from) else { child() };
+        for _ in 0..1000 {
+            // Busy where the other one holds it for a moment.
+            drop(Remains::open(&left));
+        }
+        return;
+    }
+    let _alone = common::alone();
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let (_, pid) = kill_after(LOOKED_AT, "overwrite", place.path(), 1_000);
+    let left = session(place.path(), pid);
+    let mut command = common::child(LOOKED_AT);
+    let mut looks = Kill(command.env("LEFT", &left).stdout(Stdio::null()).spawn().expect("the child starts"));
+    let status = loop {
+        // As whoever recovers or consumes does.
+        drop(std::fs::File::options().read(true).write(true).open(left.join("rings")).expect("the rings"));
+        if let Some(status) = looks.0.try_wait().expect("it is ours") {
+            break status;
+        }
+    };
+    assert!(status.success(), "{status}");
+}
+
+const PLANTED: &str = "a_recovery_follows_no_link_and_waits_for_no_fifo";
+
+/// Runs `work`, which must not wait for anything.
+fn promptly<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            let _done = done;
+            work()
+        });
+        let timeout = is_done.recv_timeout(std::time::Duration::from_secs(120));
+        if timeout == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            // The scope would wait for it.
+            eprintln!("it waits for a FIFO");
+            std::process::abort();
+        }
+        worker.join().expect("it does not panic")
+    })
+}
+
+/// Puts something else into the place of what is there.
+fn replace(path: &Path, put: impl FnOnce(&Path)) {
+    let _ = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
+    put(path);
+}
+
+fn fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo");
+    assert!(made.success());
+}
+
+#[test]
+fn a_recovery_follows_no_link_and_waits_for_no_fifo() {
+    if common::is_child(PLANTED) {
+        child();
+    }
+    let _alone = common::alone();
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let (told, pid) = kill_after(PLANTED, "discard", place.path(), 5_000);
+    let left = session(place.path(), pid);
+    let trace = place.path().join("trace");
+    let saved = place.path().join("saved");
+    let copy_trace = |from: &Path, to: &Path| {
+        let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().expect("cp");
+        assert!(copied.success());
+    };
+    copy_trace(&trace, &saved);
+    let victim = place.path().join("victim");
+    std::fs::create_dir(&victim).expect("a directory");
+    std::fs::write(victim.join("file"), "precious").expect("a file");
+    // Whether the process had got to it or not.
+    let stream = "events_0";
+    let link = |to: PathBuf| move |at: &Path| std::os::unix::fs::symlink(&to, at).expect("a link");
+    let file = || victim.join("file");
+    type Put = Box<dyn FnOnce(&Path)>;
+    // What is put where, below the session's directory or below the trace; and what the error names.
+    let cases: Vec<(&str, bool, &str, Put)> = vec![
+        ("journal", true, "not a regular file", Box::new(fifo)),
+        ("journal", true, "symbolic link", Box::new(link(file()))),
+        ("rings", true, "not a regular file", Box::new(fifo)),
+        ("rings", true, "symbolic link", Box::new(link(file()))),
+        ("", true, "symbolic link", Box::new(link(left.clone()))),
+        ("", false, "symbolic link", Box::new(link(saved.clone()))),
+        ("metadata", false, "not a regular file", Box::new(fifo)),
+        ("metadata", false, "symbolic link", Box::new(link(file()))),
+        ("index", false, "symbolic link", Box::new(link(victim.clone()))),
+        (stream, false, "not a regular file", Box::new(fifo)),
+        (stream, false, "symbolic link", Box::new(link(file()))),
+    ];
+    for (number, (name, is_session, expected, put)) in cases.into_iter().enumerate() {
+        let copy = copied(&left, &place.path().join(format!("copy-{number}")));
+        let at = if is_session { copy.join(name) } else { trace.join(name) };
+        // Without the separator at the end.
+        replace(&at.components().collect::<PathBuf>(), put);
+        let error = promptly(|| Remains::open(&copy).and_then(|remains| remains.recover(None))).expect_err(name);
+        assert!(format!("{error:?}").contains(expected), "{name}: {error:?}");
+        assert_eq!(std::fs::read_to_string(file()).expect("it is there"), "precious", "{name}");
+        assert_eq!(std::fs::read_dir(&victim).expect("it is there").count(), 1, "{name}");
+        let _ = std::fs::remove_file(&trace).or_else(|_| std::fs::remove_dir_all(&trace));
+        copy_trace(&saved, &trace);
+    }
+    // What is none of the trace's is left alone.
+    fifo(&trace.join("notes"));
+    let recovered = promptly(|| Remains::open(&left).and_then(|remains| remains.recover(None))).expect("a trace");
+    std::fs::remove_file(recovered.path.join("notes")).expect("it is there");
+    assert_complete(&recovered.path, told);
+}
+
+const THEIRS: &str = "the_rings_of_another_user_say_nothing_of_where_is_written_to";
+
+#[test]
+fn the_rings_of_another_user_say_nothing_of_where_is_written_to() {
+    if common::is_child(THEIRS) {
+        child();
+    }
+    let _alone = common::alone();
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let (told, pid) = kill_after(THEIRS, "discard", place.path(), 5_000);
+    let left = session(place.path(), pid);
+    let trace = place.path().join("trace");
+    let give = |path: &Path| {
+        let given = std::process::Command::new("chown").args(["-R", "65534"]).arg(path).stderr(Stdio::null()).status();
+        given.expect("chown").success()
+    };
+    if !give(&place.path().join("ringtrace")) {
+        eprintln!("not tested: this needs two users, so it needs to be run by root");
+        return;
+    }
+    let before = std::fs::read(trace.join("metadata")).expect("a trace");
+    let recover = |output: Option<&Path>| Remains::open(&left).expect("it is gone").recover(output);
+    let error = recover(None).expect_err("they are another user's");
+    assert!(format!("{error:?}").contains("user ID 65534") && format!("{error:?}").contains("--output"), "{error:?}");
+    // Their journal names a trace that is not theirs.
+    let output = place.path().join("output");
+    let error = recover(Some(&output)).expect_err("the trace is not theirs");
+    assert!(format!("{error:?}").contains("does not belong to the user"), "{error:?}");
+    assert_eq!(std::fs::read(trace.join("metadata")).expect("a trace"), before);
+    assert!(left.join("rings").exists() && !output.exists());
+    assert!(give(&trace));
+    let recovered = recover(Some(&output)).expect("a trace");
+    assert_eq!(recovered.path, output);
+    assert_complete(&output, told);
+    assert_eq!(std::fs::read(trace.join("metadata")).expect("a trace"), before, "theirs is as it was");
+    assert!(!left.exists());
+    // What this user has is not continued in a directory of theirs.
+    std::fs::create_dir(place.path().join("again")).expect("a directory");
+    let (_, pid) = kill_after(THEIRS, "discard", &place.path().join("again"), 1_000);
+    assert!(give(&place.path().join("again/trace")));
+    let remains = Remains::open(&session(&place.path().join("again"), pid)).expect("it is gone");
+    let error = remains.recover(None).expect_err("the trace is not ours");
+    assert!(format!("{error:?}").contains("belongs to another user (user ID 65534)"), "{error:?}");
+}

@@ -4,7 +4,7 @@ mod common;
 #[path = "../../tests/common/mod.rs"]
 mod traces;
 
-use common::{Place, Program, eventually, is_program, orders};
+use common::{Place, Program, eventually, is_program, orders, text};
 use ringtrace::tracepoint;
 use traces::read_by_both;
 
@@ -168,4 +168,43 @@ fn a_flight_recorder_is_saved_while_it_records() {
     assert_eq!((receipt["events"].as_u64(), receipt["lost"].as_u64()), (Some(1000), Some(0)), "{receipt}");
     assert_eq!(std::fs::read_dir(place.here().join("flight.snapshots")).expect("it is there").count(), 1);
     program.end();
+}
+
+#[test]
+fn a_fifo_in_place_of_a_file_is_named_and_not_waited_for() {
+    let place = Place::new();
+    let pid = killed(&place, &["--overwrite"]);
+    let image = std::fs::read_dir(place.runtime()).expect("the base").flatten().next().expect("one").path();
+    let session = image.join("last");
+    let fifo = |path: &std::path::Path| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+    };
+    // A metadata file of its trace, and the journal; each in place of the file.
+    let (metadata, journal) = (place.here().join(&pid).join("metadata"), session.join("journal"));
+    std::fs::rename(&metadata, place.here().join("saved")).expect("it is there");
+    fifo(&metadata);
+    let (_, message) = place.fail(&["recover", &pid]);
+    assert!(message.contains("metadata is not a regular file"), "{message}");
+    std::fs::rename(place.here().join("saved"), &metadata).expect("it is there");
+    std::fs::rename(&journal, session.join("saved")).expect("it is there");
+    fifo(&journal);
+    let shown = &place.json(&["ps", "--dead"])[0];
+    assert!(shown["problem"].as_str().is_some_and(|p| p.contains("journal is not a regular file")), "{shown}");
+    for verb in ["recover", "clean"] {
+        let (_, message) = place.fail(&[verb, session.to_str().expect("a path")]);
+        assert!(message.contains("journal is not a regular file"), "{message}");
+    }
+    std::fs::rename(session.join("saved"), &journal).expect("it is there");
+    assert!(place.succeed(&["recover", &pid]).starts_with("1000 events"));
+}
+
+#[test]
+fn what_made_room_for_new_rings_is_told() {
+    let place = Place::new();
+    std::fs::write(place.runtime().join("removed-3-2097152"), "").expect("a file");
+    let said = || text(&place.run(&["ps", "--dead"]).stderr);
+    assert!(said().contains("3 sessions were removed unrecovered (2.0 MiB)"), "{}", said());
+    place.succeed(&["clean", "--all"]);
+    assert!(!said().contains("unrecovered"), "{}", said());
+    assert_eq!(std::fs::read_dir(place.runtime()).expect("the base").count(), 0);
 }

@@ -187,6 +187,34 @@ fn a_directory_that_another_user_planted_is_not_used() {
     }
 }
 
+/// As where root has another user's `XDG_RUNTIME_DIR` in the environment.
+#[test]
+fn nothing_is_put_into_a_directory_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    fs::remove_dir(place.runtime()).expect("it is empty");
+    let theirs = place.runtime().parent().expect("one").to_owned();
+    chown(&theirs, Some(NOBODY), Some(NOBODY)).expect("it is theirs");
+    for variable in ["XDG_RUNTIME_DIR", "RINGTRACE_DIR"] {
+        let mut command = place.command(std::env::current_exe().expect("a path"));
+        command
+            .args([PROGRAM, "--exact", "--nocapture"])
+            .env("RINGTRACE_TEST_CHILD", PROGRAM)
+            .env("RINGTRACE", "1; output trace");
+        let value = if variable == "RINGTRACE_DIR" { place.runtime() } else { theirs.clone() };
+        command.env_remove("RINGTRACE_DIR").env(variable, value);
+        let output = command.stdin(Stdio::null()).output().expect("it starts");
+        let said = text(&output.stderr);
+        assert!(output.status.success() && place.here().join("trace").exists(), "{said}");
+        assert!(fs::read_dir(&theirs).expect("it").next().is_none(), "something was put there");
+        // Elsewhere there is another place.
+        assert_eq!(said.contains("belongs to another user (user ID 65534)"), variable == "RINGTRACE_DIR", "{said}");
+        fs::remove_dir_all(place.here().join("trace")).expect("it goes");
+    }
+}
+
 #[test]
 fn a_setuid_program_ignores_the_environment_and_opens_no_socket() {
     if !is_root() {

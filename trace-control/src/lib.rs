@@ -6,6 +6,7 @@
 //! client.
 
 mod client;
+pub mod directory;
 pub mod place;
 pub mod proof;
 pub mod protocol;
@@ -14,4 +15,4 @@ pub mod terminal;
 pub mod units;
 
 pub use client::{Client, Error};
-pub use sys::{Peer, peer};
+pub use sys::{Peer, hold, is_held, peer};

@@ -6,6 +6,7 @@
 //!   PID-STARTTIME-ID/                0700, one process image; ID: 8 random hexadecimal digits
 //!     control                        0600, the agent's socket
 //!     SESSION/…                      rings and journal of a session
+//!   removed-SESSIONS-BYTES           empty; what was removed unrecovered to make room, see [`make_room`]
 //! ```
 //!
 //! A session may have its rings elsewhere, on disk: in `DIR/ringtrace/`, which looks the same, without sockets.
@@ -15,21 +16,29 @@
 //!
 //! # Invariants
 //!
-//! - PL-1: A directory is used only if it is no link, belongs to the user and is closed to others; so nobody else can have put
-//!   anything into it, and what lies below it needs no further check.
+//! - PL-1: A base directory and those of images are used only if they are no links, belong to the user and are closed to others; so
+//!   nobody else can have put anything into them. What a base lies in belongs to the user or to root, and what lies below is
+//!   opened by descriptors ([`directory`](crate::directory)), so nobody else can exchange them either.
 //! - PL-2: A socket gets its final name when it listens already. So one that refuses a connection has no process any more; nor has
 //!   one that was made by a process that has ended, and is only held open by a child that it forked.
+//! - PL-3: A file of rings gets its name when its process [holds](crate::hold) it already. So rings that nobody holds are of a
+//!   process that has ended, in whatever PID namespace, unless the file system has no such locks.
 
-use crate::peer;
+mod room;
+
+pub use room::{Removed, forget_removed, make_room, removed};
+
+use crate::directory::{Descriptor, Directory};
 use crate::sys::has_peer_ended;
-use rustix::fs::{FileType, Mode, OFlags};
+use crate::{is_held, peer};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -39,6 +48,13 @@ use std::time::Duration;
 pub const SOCKET: &str = "control";
 /// Its name until it listens.
 const UNFINISHED: &str = "control.new";
+
+/// Names of a session's files: its rings, and what their event IDs stand for.
+pub const RINGS: &str = "rings";
+/// See above.
+pub const JOURNAL: &str = "journal";
+/// The name of its rings until they are held (PL-3).
+pub const UNHELD: &str = "rings.new";
 
 /// Name of the directory of process images in one that the user named.
 pub const BELOW: &str = "ringtrace";
@@ -72,28 +88,61 @@ pub fn searched() -> Vec<PathBuf> {
     found
 }
 
-/// Creates a directory that is nobody else's, or checks that an existing one is none (PL-1).
+/// Creates a directory that is nobody else's, or checks that an existing one is none.
 ///
 /// # Errors
 ///
 /// It cannot be created; it is a link or no directory, belongs to somebody else, or is open to others (`PermissionDenied`).
 pub fn private_directory(path: &Path) -> io::Result<()> {
-    match rustix::fs::mkdir(path, Mode::RWXU) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::EXIST) => check_private(path, rustix::process::geteuid().as_raw()),
-        Err(error) => Err(error.into()),
-    }
+    let (parent, name) = split(path)?;
+    Directory::named(parent)?.make_private(name).map(drop)
 }
 
-/// Checks that a directory belongs to `owner` alone (PL-1).
-fn check_private(path: &Path, owner: u32) -> io::Result<()> {
-    let stat = rustix::fs::lstat(path)?;
-    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    if !is_directory || stat.st_uid != owner || stat.st_mode & 0o077 != 0 {
-        let problem = "it must be a directory of this user, closed to others: somebody may have put it there; remove it";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
+    path.parent().zip(path.file_name()).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// Opens a base directory of this user, which is made where nothing is there (PL-1).
+///
+/// # Errors
+///
+/// As for [`private_directory`]; `PermissionDenied` also where it would lie in another user's directory.
+pub fn make_base(path: &Path) -> io::Result<Directory> {
+    let (parent, name) = split(path)?;
+    let above = Directory::named(parent)?;
+    check_above(&above, parent, rustix::process::geteuid().as_raw())?;
+    above.make_private(name)
+}
+
+/// Opens a base directory that is there, of `owner`, or of whoever it is by the caller's choice.
+fn open_base(path: &Path, owner: Option<u32>) -> io::Result<Directory> {
+    let (parent, name) = split(path)?;
+    let above = Directory::named(parent)?;
+    let owner = match owner {
+        Some(owner) => owner,
+        None => above.stat(name)?.st_uid,
+    };
+    let base = above.private(name, owner)?;
+    check_above(&above, parent, owner)?;
+    Ok(base)
+}
+
+/// User ID as which those appear that a user namespace does not map: root, in a sandbox; user_namespaces(7).
+const UNMAPPED: u32 = 65534;
+
+/// Refuses what lies in the directory of somebody who is neither root, nor this user, nor the `owner` of what lies there: they could
+/// exchange it at any time, and would find there what this process makes.
+fn check_above(above: &Directory, path: &Path, owner: u32) -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    if [0, user, owner].contains(&above.owner) || above.owner == UNMAPPED && above.is_shared() {
+        return Ok(());
     }
-    Ok(())
+    let problem = format!(
+        "{} belongs to another user (user ID {}), who could exchange what lies in it; name a directory of this user",
+        path.display(),
+        above.owner
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 /// What tells process images apart: the name of their directory.
@@ -140,7 +189,11 @@ impl ImageName {
 
 /// When the process of this number began; `None`: there is none, or it has ended.
 fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let opened = rustix::fs::open(format!("/proc/{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let (opened, _) = Descriptor::new(opened).ok()?;
+    let mut stat = [0; 1024];
+    let read = rustix::io::pread(opened.get().ok()?, &mut stat, 0).ok()?;
+    let stat = String::from_utf8_lossy(&stat[..read]);
     // proc_pid_stat(5): the name in parentheses may hold anything; behind it the state, and the start time as 20th word.
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().take(20).collect();
     let has_ended = matches!(words.first(), Some(&("Z" | "X")));
@@ -148,46 +201,12 @@ fn start_time(pid: u32) -> Option<u64> {
 }
 
 /// Whether the process that made the socket to which `stream` is connected has ended. Its forked children may hold that open.
-pub(crate) fn is_orphaned(stream: &UnixStream) -> bool {
+pub(crate) fn is_orphaned(stream: &impl AsRawFd) -> bool {
     if let Some(has_ended) = has_peer_ended(stream) {
         return has_ended;
     }
     // Where the number is another process's by now, this one counts as alive until its children end.
     peer(stream).and_then(|peer| peer.pid).is_some_and(|pid| start_time(pid).is_none())
-}
-
-/// Most sessions and bytes that ended processes may leave in a base directory: what is older goes when the next one starts.
-const MOST_REMAINS: (usize, u64) = (64, 1 << 30);
-
-/// Removes what ended processes left in `base`: all where there is nothing to recover, else the oldest sessions beyond 64 or
-/// 1 GiB, each by `remove`, which makes sure that nobody uses it any more.
-pub fn tidy(base: &Path, remove: impl Fn(&Path)) {
-    tidy_to(base, MOST_REMAINS, remove);
-}
-
-fn tidy_to(base: &Path, (most, most_bytes): (usize, u64), remove: impl Fn(&Path)) {
-    let mut remains = Vec::new();
-    for image in images(base).into_iter().flatten() {
-        // A socket may be silent for a moment where the program closed its descriptors.
-        if image.remove_if_empty() || !image.is_gone() || image.name.is_running() {
-            continue;
-        }
-        for session in image.sessions().into_iter().map(|session| image.path.join(session)) {
-            let Ok(stat) = rustix::fs::stat(session.join("rings")) else { continue };
-            let written = std::fs::metadata(session.join("journal")).and_then(|m| m.modified()).ok();
-            // st_blocks counts units of 512 bytes, stat(3type).
-            remains.push((written, session, stat.st_blocks as u64 * 512, image.clone()));
-        }
-    }
-    remains.sort_by_key(|(written, ..)| std::cmp::Reverse(*written)); // the newest first
-    let mut total = 0;
-    for (place, (_, session, bytes, image)) in remains.into_iter().enumerate() {
-        total += bytes;
-        if place >= most || total > most_bytes {
-            remove(&session);
-            image.remove_if_empty();
-        }
-    }
 }
 
 /// The directory of a process image.
@@ -197,15 +216,18 @@ pub struct Image {
     pub name: ImageName,
     /// Where it lies.
     pub path: PathBuf,
+    /// Whose it is.
+    owner: u32,
 }
 
 /// Returns the process images below a directory of this user, by name.
 ///
 /// # Errors
 ///
-/// `NotFound` where there is no such directory; otherwise as for [`private_directory`].
+/// `NotFound` where there is no such directory; otherwise as for [`make_base`].
 pub fn images(base: &Path) -> io::Result<Vec<Image>> {
-    images_of(base, rustix::process::geteuid().as_raw())
+    let user = rustix::process::geteuid().as_raw();
+    images_in(&open_base(base, Some(user))?, base, user)
 }
 
 /// Returns the process images below a directory of whatever user, which the caller chose and may read.
@@ -214,16 +236,14 @@ pub fn images(base: &Path) -> io::Result<Vec<Image>> {
 ///
 /// As for [`images`].
 pub fn images_of_owner(base: &Path) -> io::Result<Vec<Image>> {
-    images_of(base, rustix::fs::stat(base)?.st_uid)
+    let opened = open_base(base, None)?;
+    images_in(&opened, base, opened.owner)
 }
 
-fn images_of(base: &Path, owner: u32) -> io::Result<Vec<Image>> {
-    check_private(base, owner)?;
-    let mut found: Vec<Image> = std::fs::read_dir(base)?
-        .flatten()
-        .filter_map(|entry| Some(Image { name: entry.file_name().to_str()?.parse().ok()?, path: entry.path() }))
-        .filter(|image| check_private(&image.path, owner).is_ok())
-        .collect();
+fn images_in(base: &Directory, path: &Path, owner: u32) -> io::Result<Vec<Image>> {
+    let image = |name: OsString| Some(Image { name: name.to_str()?.parse().ok()?, path: path.join(&name), owner });
+    let mut found: Vec<Image> = base.names()?.into_iter().filter_map(image).collect();
+    found.retain(|image| base.private(image.name.to_string(), owner).is_ok());
     found.sort_by_key(|image| image.name);
     Ok(found)
 }
@@ -231,9 +251,24 @@ fn images_of(base: &Path, owner: u32) -> io::Result<Vec<Image>> {
 impl Image {
     /// Returns the image that a session's directory belongs to. `None`: its parent's name is not that of one.
     pub fn of_session(directory: &Path) -> Option<Image> {
-        let path = std::path::absolute(directory).ok()?.parent()?.to_owned();
+        Self::at(std::path::absolute(directory).ok()?.parent()?.to_owned())
+    }
+
+    /// Returns the image whose directory this is. `None`: its name is not that of one, or nothing is there.
+    pub fn at(path: PathBuf) -> Option<Image> {
         let name = path.file_name()?.to_str()?.parse().ok()?;
-        Some(Image { name, path })
+        let owner = Directory::open(&path).ok()?.owner;
+        Some(Image { name, path, owner })
+    }
+
+    /// Opens its directory (PL-1).
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `PermissionDenied` where another user's lies there now.
+    pub fn open(&self) -> io::Result<Directory> {
+        let (parent, name) = split(&self.path)?;
+        Directory::named(parent)?.private(name, self.owner)
     }
 
     /// Connects to the agent.
@@ -246,15 +281,35 @@ impl Image {
         if is_orphaned(&stream) { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(stream) }
     }
 
+    /// What [`connect`](Self::connect) says, without waiting for an agent that is stopped.
+    fn knock(&self) -> io::Result<()> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, _) = Descriptor::new(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)?;
+        let at = |directory: &Path| -> io::Result<()> {
+            match rustix::net::connect(socket.get()?, &SocketAddrUnix::new(directory.join(SOCKET))?) {
+                // As many as may wait do.
+                Ok(()) | Err(rustix::io::Errno::AGAIN) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        };
+        by_short_path(&self.path, at)?;
+        if is_orphaned(&socket.get()?) { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(()) }
+    }
+
+    /// Whether its agent listens.
+    pub fn listens(&self) -> bool {
+        self.knock().is_ok()
+    }
+
     /// Whether it has an agent's socket whose process has ended.
     pub fn is_dead(&self) -> bool {
-        self.connect().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        self.knock().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
     /// Whether its process has ended, as far as this PID namespace shows: its agent does not listen any more, or it has none and
     /// no such process runs. Of one elsewhere that has no agent, only its rings tell.
     pub fn is_gone(&self) -> bool {
-        match self.connect().map_err(|error| error.kind()) {
+        match self.knock().map_err(|error| error.kind()) {
             Err(io::ErrorKind::ConnectionRefused) => true,
             Err(io::ErrorKind::NotFound) => !self.name.is_running(),
             _ => false,
@@ -263,53 +318,94 @@ impl Image {
 
     /// Names of the sessions whose rings lie here.
     pub fn sessions(&self) -> Vec<String> {
-        let has_rings = |path: &Path| path.join("rings").is_file();
-        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.filter(|e| has_rings(&e.path())).filter_map(|e| e.file_name().into_string().ok()).collect();
+        self.open().map_or_else(|_| Vec::new(), |directory| self.sessions_in(&directory))
+    }
+
+    fn sessions_in(&self, directory: &Directory) -> Vec<String> {
+        let has_rings = |name: &String| directory.at(name).is_ok_and(|session| session.has_file(RINGS));
+        let names = directory.names().unwrap_or_default().into_iter().filter_map(|name| name.into_string().ok());
+        let mut names: Vec<String> = names.filter(has_rings).collect();
         names.sort();
         names
     }
 
+    /// Whether anybody holds the rings of a session (PL-3). False where the file system does not tell.
+    fn holds(&self, session: &Path) -> bool {
+        let rings = || {
+            let directory = self.open()?.at(session.file_name().unwrap_or_default())?;
+            Descriptor::new(directory.file(RINGS, OFlags::RDONLY, &[self.owner])?.into())
+        };
+        rings().is_ok_and(|(rings, _)| rings.get().is_ok_and(|rings| is_held(&rings) == Some(true)))
+    }
+
     /// Removes what a process left that has ended, where there is nothing to recover. Returns whether the directory is gone.
     ///
-    /// One that is only about to make its socket, in another PID namespace, makes its directory again.
+    /// One that is only about to make its socket or its rings, in another PID namespace, makes its directory again.
     pub fn remove_if_empty(&self) -> bool {
         self.is_gone() && self.remove_gone()
     }
 
-    /// The same, of a process that is known to have ended: it may have ended before its agent made a socket.
+    /// The same, of a process that is known to have ended: it may have ended before its agent made a socket, or its rings a name.
     pub fn remove_gone(&self) -> bool {
-        if self.sessions().is_empty() {
-            let _ = std::fs::remove_file(self.path.join(SOCKET));
-            let _ = std::fs::remove_file(self.path.join(UNFINISHED));
-            // Fails where there is anything else.
-            return std::fs::remove_dir(&self.path).is_ok();
+        let Ok(directory) = self.open() else { return false };
+        if !self.sessions_in(&directory).is_empty() {
+            return false;
         }
-        false
+        for name in directory.names().unwrap_or_default() {
+            if let Ok(session) = directory.at(&name) {
+                let _ = session.remove_file(UNHELD);
+                let _ = directory.remove_directory(&name);
+            }
+        }
+        let _ = directory.remove_file(UNFINISHED);
+        self.remove_socket()
+    }
+
+    /// Removes the agent's socket, and the directory where nothing else is in it. Returns whether that is gone.
+    pub fn remove_socket(&self) -> bool {
+        let _ = self.open().and_then(|directory| directory.remove_file(SOCKET));
+        split(&self.path).and_then(|(base, name)| Directory::named(base)?.remove_directory(name)).is_ok()
     }
 }
 
-/// Makes `socket` listen in `directory`, which is [private](private_directory), under [`SOCKET`]; in place of an earlier one.
+/// Makes `socket` listen in `directory`, which lies at `path`, under [`SOCKET`]; in place of an earlier one.
 ///
 /// # Errors
 ///
 /// The socket cannot be made a listening one there.
-pub fn listen(directory: &Path, socket: impl AsFd) -> io::Result<()> {
-    by_short_path(directory, |short| {
-        let unfinished = short.join(UNFINISHED);
-        match std::fs::remove_file(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        rustix::net::bind(&socket, &SocketAddrUnix::new(&unfinished)?)?;
-        let finish = || {
-            std::fs::set_permissions(&unfinished, std::fs::Permissions::from_mode(0o600))?;
-            rustix::net::listen(&socket, WAITING)?;
-            std::fs::rename(&unfinished, short.join(SOCKET)) // PL-2
-        };
-        finish().inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
-    })
+pub fn listen(directory: &Directory, path: &Path, socket: impl AsFd) -> io::Result<()> {
+    match directory.remove_file(UNFINISHED) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let here = directory.descriptor()?;
+    let bind = |at: &Path| rustix::net::bind(&socket, &SocketAddrUnix::new(at.join(UNFINISHED))?);
+    match bind(&by_descriptor(&here)) {
+        // Without /proc, by its path.
+        Err(rustix::io::Errno::NOENT) => bind(path)?,
+        bound => bound?,
+    }
+    let finish = || {
+        rustix::fs::chmodat(here, UNFINISHED, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+        rustix::net::listen(&socket, WAITING)?;
+        Ok(rustix::fs::renameat(here, UNFINISHED, here, SOCKET)?) // PL-2
+    };
+    finish().inspect_err(|_| drop(directory.remove_file(UNFINISHED)))
+}
+
+/// Opens the directory of a session that a user named, and which may be another user's: it is no link, and lies in a directory of
+/// its owner, of this user or of root.
+///
+/// # Errors
+///
+/// `NotFound`; `NotADirectory`, also where it is a link; `PermissionDenied` where others could exchange it.
+pub fn open_session(path: &Path) -> io::Result<Directory> {
+    let path = std::path::absolute(path)?;
+    let (parent, name) = split(&path)?;
+    let above = Directory::named(parent)?;
+    let session = above.at(name)?;
+    check_above(&above, parent, session.owner)?;
+    Ok(session)
 }
 
 /// Connections that may wait for being accepted.
@@ -335,44 +431,25 @@ fn by_short_path<T>(directory: &Path, work: impl FnOnce(&Path) -> io::Result<T>)
     if directory.as_os_str().len() + 1 + UNFINISHED.len() < 108 {
         return work(directory);
     }
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = File::from(rustix::fs::open(directory, flags, Mode::empty())?);
-    work(&PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())))
+    work(&by_descriptor(&Directory::open(directory)?.descriptor()?))
+}
+
+/// A path that leads to what a descriptor of this thread is of.
+fn by_descriptor(descriptor: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/thread-self/fd/{}", descriptor.as_raw_fd()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::io::Write as _;
     use std::os::fd::OwnedFd;
+    use std::os::unix::fs::PermissionsExt as _;
 
-    fn listening(directory: &Path) -> OwnedFd {
+    pub(in crate::place) fn listening(directory: &Path) -> OwnedFd {
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
-        listen(directory, &socket).expect("it listens");
+        listen(&Directory::open(directory).expect("it opens"), directory, &socket).expect("it listens");
         socket
-    }
-
-    /// The directory of an image of no process, below a base.
-    fn image_below(base: &Path, number: u32) -> PathBuf {
-        base.join(ImageName { pid: 1, start_time: u64::MAX, id: number }.to_string())
-    }
-
-    /// Makes what an image left: a session whose journal is so many seconds younger than the first one's. Returns its rings.
-    fn leave(image: &Path, number: u32) -> File {
-        private_directory(image).expect("it is made");
-        let session = image.join("session");
-        std::fs::create_dir(&session).expect("a directory");
-        let journal = File::create(session.join("journal")).expect("a file");
-        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(u64::from(number));
-        journal.set_modified(time).expect("its time");
-        File::create(session.join("rings")).expect("a file")
-    }
-
-    fn private_base() -> tempfile::TempDir {
-        let base = tempfile::tempdir().expect("a directory");
-        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).expect("its mode");
-        base
     }
 
     proptest! {
@@ -391,42 +468,24 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_processes_left_is_bounded_and_the_newest_stays() {
-        let base = private_base();
-        let most = MOST_REMAINS.0 as u32;
-        let image = |number| image_below(base.path(), number);
-        for number in 0..most + 3 {
-            leave(&image(number), number).write_all(b"rings").expect("its content");
-            // The first, and oldest, still listens. Every other one has no agent, as where rings lie on disk.
-            if number % 2 == 0 {
-                let listener = listening(&image(number));
-                if number == 0 {
-                    std::mem::forget(listener);
-                }
-            }
+    fn a_base_lies_in_no_directory_of_another_user() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| parent.path().join(name);
+        if std::fs::create_dir(at("theirs")).and_then(|()| std::os::unix::fs::chown(at("theirs"), Some(1), Some(1))).is_err() {
+            eprintln!("not tested: this needs two users, so it needs to be run by root");
+            return;
         }
-        tidy(base.path(), |session| std::fs::remove_dir_all(session).expect("it goes"));
-        let left: Vec<u32> = (0..most + 3).filter(|number| image(*number).exists()).collect();
-        assert!(left.iter().copied().eq(std::iter::once(0).chain(3..most + 3)), "{left:?}");
-    }
-
-    #[test]
-    fn what_ended_processes_left_is_bounded_in_bytes() {
-        let base = private_base();
-        let image = |number| image_below(base.path(), number);
-        for number in 0..5 {
-            let mut rings = leave(&image(number), number);
-            match number {
-                // It has the size of the others, and nothing in it.
-                1 => rings.set_len(1 << 20),
-                _ => rings.write_all(&[1; 1 << 20]),
-            }
-            .expect("its content");
-        }
-        // Room for two, and what the file system takes besides.
-        tidy_to(base.path(), (4, 5 << 19), |session| std::fs::remove_dir_all(session).expect("it goes"));
-        let left: Vec<u32> = (0..5).filter(|number| image(*number).exists()).collect();
-        assert_eq!(left, [3, 4]);
+        let error = make_base(&at("theirs/ringtrace")).expect_err("another user's");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("belongs to another user (user ID 1)"), "{error}");
+        assert!(!at("theirs/ringtrace").exists());
+        assert_eq!(images(&at("theirs/ringtrace")).expect_err("nothing").kind(), io::ErrorKind::NotFound);
+        // Nor in one to which a link of theirs leads; their own processes are looked at all the same.
+        std::os::unix::fs::symlink(at("theirs"), at("link")).expect("a link");
+        assert_eq!(make_base(&at("link/ringtrace")).expect_err("the same").kind(), io::ErrorKind::PermissionDenied);
+        private_directory(&at("theirs/ringtrace")).expect("a directory");
+        std::os::unix::fs::chown(at("theirs/ringtrace"), Some(1), Some(1)).expect("it is theirs");
+        assert!(images_of_owner(&at("theirs/ringtrace")).expect("theirs").is_empty());
     }
 
     #[test]
@@ -465,6 +524,9 @@ mod tests {
             assert_eq!(std::fs::metadata(&path).expect("it").permissions().mode() & 0o777, 0o600);
             image.connect().expect("it listens");
             assert!(!image.remove_if_empty());
+            // As many wait as may: it is stopped, and not gone.
+            let waiting: Vec<_> = (0..=WAITING).map(|_| image.knock()).collect();
+            assert!(waiting.iter().all(Result::is_ok) && image.listens() && !image.is_gone());
             drop(listener);
             std::fs::create_dir(image.path.join("session")).expect("a directory");
             std::fs::write(image.path.join("session/rings"), "").expect("a file");

@@ -1,11 +1,11 @@
-//! Who is at the other end of a socket.
+//! What rustix lacks: who is at the other end of a socket, locks of open files, and closing what somebody else may have closed.
 //!
-//! Not by rustix, which wants the peer's number: that is 0 where the peer is outside of this process's PID namespace.
+//! rustix wants the peer's number, which is 0 where the peer is outside of this process's PID namespace.
 #![expect(unsafe_code, reason = "calls the C library")]
 
-use std::os::fd::AsRawFd;
 #[cfg(target_os = "linux")]
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::FromRawFd as _;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The process at the other end of a unix socket: who connected, or who listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,4 +66,88 @@ pub fn peer(socket: &impl AsRawFd) -> Option<Peer> {
     let (mut uid, mut gid) = (u32::MAX, u32::MAX);
     // SAFETY: both are written.
     (unsafe { libc::getpeereid(socket.as_raw_fd(), &raw mut uid, &raw mut gid) } == 0).then_some(Peer { pid: None, uid, gid })
+}
+
+/// Closes a descriptor that nobody uses any more, without a word where somebody else closed it.
+pub(crate) fn close(descriptor: &OwnedFd) {
+    // SAFETY: DI-2: it is of what this library opened, which its owner, who never drops it, gives up now.
+    unsafe { libc::close(descriptor.as_raw_fd()) };
+}
+
+/// Locks an open file for as long as anybody has it open or mapped who has it from this process: the lock is one of the open file
+/// description, which mappings and forked children share, and ends with it. Returns whether the file system can do that, and the
+/// file is open for reading.
+///
+/// # References
+///
+/// fcntl(2), "Open file description locks".
+#[cfg(target_os = "linux")]
+pub fn hold(file: &impl AsRawFd) -> bool {
+    let mut whole = whole(libc::F_RDLCK);
+    // SAFETY: the kernel reads `whole`.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut whole) == 0 }
+}
+
+/// Whether anybody [holds](hold) a file, in whatever PID namespace, by another description than this one. Nothing is locked for
+/// that, and nobody notices. `None`: the file system does not tell.
+#[cfg(target_os = "linux")]
+pub fn is_held(file: &impl AsRawFd) -> Option<bool> {
+    let mut whole = whole(libc::F_WRLCK);
+    // SAFETY: the kernel reads `whole`, and writes to it which lock is in the way.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut whole) };
+    (result == 0).then_some(libc::c_int::from(whole.l_type) != libc::F_UNLCK)
+}
+
+/// A lock of a whole file, however long it becomes.
+#[cfg(target_os = "linux")]
+fn whole(kind: libc::c_int) -> libc::flock {
+    // SAFETY: `flock` consists of numbers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock
+}
+
+/// Other systems have no such locks.
+#[cfg(not(target_os = "linux"))]
+pub fn hold(_file: &impl AsRawFd) -> bool {
+    false
+}
+
+/// As above.
+#[cfg(not(target_os = "linux"))]
+pub fn is_held(_file: &impl AsRawFd) -> Option<bool> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    /// Ways in which what holds a file goes on, after the descriptor by which it was locked was closed.
+    #[test]
+    fn a_file_is_held_until_its_last_mapping_is_gone_and_only_by_its_holder() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let open = || File::options().read(true).write(true).open(&path).expect("it opens");
+        let looks = open();
+        assert_eq!(is_held(&looks), Some(false), "whoever only opens it does not hold it");
+        let holder = open();
+        assert!(hold(&holder));
+        assert_eq!(is_held(&looks), Some(true));
+        assert_eq!(is_held(&looks), Some(true), "who looked does not hold it either");
+        // SAFETY: a new mapping of a file that is long enough, which nobody touches.
+        let mapping = unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_SHARED, holder.as_raw_fd(), 0) };
+        assert_ne!(mapping, libc::MAP_FAILED);
+        drop(holder);
+        assert_eq!(is_held(&looks), Some(true), "the program closed all descriptors");
+        // Another one that opens and closes the file takes nothing away.
+        drop(open());
+        assert_eq!(is_held(&looks), Some(true));
+        // SAFETY: the mapping made above.
+        unsafe { libc::munmap(mapping, 4096) };
+        assert_eq!(is_held(&looks), Some(false));
+    }
 }

@@ -13,7 +13,10 @@
 //!   objects that stay mapped ([`note_stay`]). So what dlclose(3) unmaps is in no list but those of its own gates, which only its own
 //!   code reads: a program that unloads what it runs does wrong without us.
 
-#![expect(unsafe_code, reason = "closes gates, promises what descriptions are good for, and reaches a parent's images by address")]
+#![expect(
+    unsafe_code,
+    reason = "closes gates, promises what descriptions are good for, and reaches a parent's images by address"
+)]
 
 use crate::module::krate;
 use crate::per_image::PerImage;

@@ -11,13 +11,14 @@ use crate::output::rotation::{Rotated, Rotation};
 use crate::output::{Directory, Sink};
 use crate::rcu::lock;
 use crate::ring_buffer::{Holder, Losses, Purpose, Reader};
-use crate::storage::{JOURNAL, RINGS};
 use crate::transfer::Classes;
+use rustix::fs::OFlags;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trace_control::place::{self, JOURNAL, RINGS};
 use trace_control::protocol::SessionPlan;
 use trace_ctf::schema as ctf;
 
@@ -25,7 +26,9 @@ use trace_ctf::schema as ctf;
 pub struct Consumer {
     delivery: Delivery,
     classes: Classes,
-    journal: PathBuf,
+    journal: File,
+    /// Of the journal, for messages.
+    path: PathBuf,
     /// Bytes of the journal that were read.
     read: u64,
     /// Classes that the trace has: stream class and event ID.
@@ -35,7 +38,7 @@ pub struct Consumer {
 
 impl std::fmt::Debug for Consumer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Consumer").field("journal", &self.journal).finish_non_exhaustive()
+        f.debug_struct("Consumer").field("journal", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -64,9 +67,12 @@ impl Consumer {
     pub fn open(session: &Path, output: &Path, plan: &SessionPlan) -> Result<Consumer> {
         let format = plan.format.as_deref().and_then(|name| name.parse().ok()).unwrap_or_default();
         let rotation = Rotation { size: plan.rotate, time: plan.rotate_ms.map(Duration::from_millis), quota: plan.quota };
-        let (rings, journal) = (session.join(RINGS), session.join(JOURNAL));
-        let file = File::options().read(true).write(true).open(&rings).map_err(|e| Error::io("cannot open", &rings, e))?;
-        let journal::Contents { schema, origin, .. } = read_journal(&journal)?;
+        let (rings, path) = (session.join(RINGS), session.join(JOURNAL));
+        let directory = place::open_session(session).map_err(|e| Error::io("cannot open", session, e))?;
+        let open = |name, access| directory.file(name, access, &[directory.owner]);
+        let file = open(RINGS, OFlags::RDWR).map_err(|e| Error::io("cannot open", &rings, e))?;
+        let journal = open(JOURNAL, OFlags::RDONLY).map_err(|e| Error::io("cannot open", &path, e))?;
+        let journal::Contents { schema, origin, .. } = read_journal(&journal, &path)?;
         let reader = open_reader(&file).map_err(|e| Error::io("cannot map", &rings, e))?;
         let name = crate::process::image_name();
         let holder = Holder::new(name.pid, name.start_time);
@@ -84,18 +90,18 @@ impl Consumer {
         };
         let classes = Classes::default();
         let delivery = Delivery::new(reader, schema.trace, false, sink, classes.clone()).of_another_process();
-        let mut consumer = Consumer { delivery, classes, journal, read: 0, described: HashSet::new(), holder };
+        let mut consumer = Consumer { delivery, classes, journal, path, read: 0, described: HashSet::new(), holder };
         consumer.describe()?;
         Ok(consumer)
     }
 
     /// Describes the classes that are new in the journal. An event's class is there before the event.
     fn describe(&mut self) -> Result<()> {
-        let length = std::fs::metadata(&self.journal).map_or(self.read, |m| m.len());
+        let length = self.journal.metadata().map_or(self.read, |m| m.len());
         if length == self.read {
             return Ok(());
         }
-        let schema = read_journal(&self.journal)?.schema;
+        let schema = read_journal(&self.journal, &self.path)?.schema;
         self.read = length;
         let is_new = |class: &&ctf::EventClass| !self.described.contains(&(class.stream_id, class.id));
         let new: Vec<ctf::EventClass> = schema.events().iter().filter(is_new).cloned().collect();
@@ -138,7 +144,7 @@ impl Consumer {
             return Ok(());
         }
         let problem = "another process has taken over, as this one was stopped for more than two seconds";
-        Err(Error::io("cannot go on with", &self.journal, io::Error::new(io::ErrorKind::ResourceBusy, problem)))
+        Err(Error::io("cannot go on with", &self.path, io::Error::new(io::ErrorKind::ResourceBusy, problem)))
     }
 
     fn delivered(&self, fullness: u32) -> Result<Delivered> {
@@ -156,8 +162,8 @@ impl Consumer {
     }
 }
 
-fn read_journal(path: &Path) -> Result<journal::Contents> {
-    let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
+fn read_journal(file: &File, path: &Path) -> Result<journal::Contents> {
+    let bytes = journal::bytes(file).map_err(|e| Error::io("cannot read", path, e))?;
     let empty = || Error::io("cannot use", path, io::Error::other("its session has not begun"));
     journal::read(&bytes, path)?.ok_or_else(empty)
 }

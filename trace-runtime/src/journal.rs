@@ -25,8 +25,10 @@ use crate::storage::{Appended, OwnFile};
 use crate::sys::memory::Mapping;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use trace_ctf::schema as ctf;
 
@@ -150,6 +152,16 @@ fn frame(
     checksum.update(&frames[begin + HEADER..]);
     frames[begin + 12..begin + HEADER].copy_from_slice(&checksum.finalize().to_le_bytes());
     Ok(())
+}
+
+/// A longer one is somebody's who wants to fill the memory of who reads it.
+const LONGEST: u64 = 1 << 30;
+
+/// Reads all bytes of a file, from its beginning.
+pub(crate) fn bytes(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len().min(LONGEST)).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// Reads a journal. `None`: its process ended before it recorded anything (JR-3).

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use trace_ctf::index;
@@ -174,16 +175,18 @@ impl Claim {
         let cannot = |e: io::Error| Error::io("cannot create the trace directory", path, e);
         let path = std::path::absolute(path).map_err(cannot)?;
         let mut made = Made(Vec::new());
-        made.trace_directory(&path).map_err(cannot)?;
-        let directory = open_directory(&path).map_err(cannot)?;
-        let index_path = path.join("index");
-        match rustix::fs::mkdirat(&*directory, "index", Mode::RWXU) {
+        // One that was made is not followed to where a link leads that somebody put in its place. What the user has made may be one.
+        let flags = if made.trace_directory(&path).map_err(cannot)? { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let directory = open_directory(CWD, &path, flags).map_err(cannot)?;
+        let index_path = path.join(INDEX);
+        match rustix::fs::mkdirat(&*directory, INDEX, Mode::RWXU) {
             Ok(()) => made.0.push(index_path.clone()),
             // Another process found it empty at the same moment, and was faster.
             Err(rustix::io::Errno::EXIST) => return Err(cannot(io::Error::new(io::ErrorKind::AlreadyExists, TAKEN))),
             Err(error) => return Err(Error::io("cannot create the index directory", &index_path, error)),
         }
-        let index = open_directory(&index_path).map_err(|e| Error::io("cannot open the index directory", &index_path, e))?;
+        let index = open_directory(&*directory, INDEX, OFlags::NOFOLLOW)
+            .map_err(|e| Error::io("cannot open the index directory", &index_path, e))?;
         Ok(Claim { path, directory, index, made })
     }
 
@@ -221,8 +224,8 @@ pub(crate) fn numbered(path: impl Fn(u32) -> PathBuf) -> impl Iterator<Item = Pa
 struct Made(Vec<PathBuf>);
 
 impl Made {
-    /// Makes the directory and its parents, or takes an existing one that is empty.
-    fn trace_directory(&mut self, path: &Path) -> io::Result<()> {
+    /// Makes the directory and its parents, or takes an existing one that is empty. Returns whether it made it.
+    fn trace_directory(&mut self, path: &Path) -> io::Result<bool> {
         if let Some(parent) = path.parent() {
             let mut missing: Vec<PathBuf> = parent.ancestors().take_while(|p| !p.exists()).map(Path::to_owned).collect();
             missing.reverse();
@@ -230,14 +233,16 @@ impl Made {
             fs::create_dir_all(parent)?;
         }
         match rustix::fs::mkdir(path, Mode::RWXU) {
-            Ok(()) => self.0.push(path.to_owned()),
-            Err(rustix::io::Errno::EXIST) if fs::read_dir(path)?.next().is_some() => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, TAKEN));
+            Ok(()) => {
+                self.0.push(path.to_owned());
+                Ok(true)
             }
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
+            Err(rustix::io::Errno::EXIST) if fs::read_dir(path)?.next().is_some() => {
+                Err(io::Error::new(io::ErrorKind::AlreadyExists, TAKEN))
+            }
+            Err(rustix::io::Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
         }
-        Ok(())
     }
 }
 
@@ -250,8 +255,11 @@ impl Drop for Made {
     }
 }
 
-fn open_directory(path: &Path) -> io::Result<OwnFile> {
-    OwnFile::open(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+/// Name of the directory of the streams' indexes.
+const INDEX: &str = "index";
+
+fn open_directory(below: impl AsFd, path: impl AsRef<Path>, flags: OFlags) -> io::Result<OwnFile> {
+    OwnFile::open(below, path, OFlags::RDONLY | OFlags::DIRECTORY | flags, Mode::empty())
 }
 
 fn create_file(directory: &File, name: &str) -> io::Result<OwnFile> {

@@ -137,7 +137,7 @@ impl Recording {
         let (mut storage, warning) = match (&builder.output, &builder.heir) {
             // What a trigger has seen is worth nothing without the process.
             (Output::Trigger(_), _) => (Storage::without_a_name()?, None),
-            (_, Some(heir)) => Storage::for_child(&builder.name, heir.base.as_deref())?,
+            (_, Some(heir)) => Storage::for_child(&builder.name, memory, heir.base.as_deref())?,
             _ => Storage::create(&builder.name, memory, builder.rings.as_deref())?,
         };
         warnings.extend(warning);

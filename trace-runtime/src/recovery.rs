@@ -16,9 +16,11 @@
 //! # Invariants
 //!
 //! - RC-1: Nobody else reads or writes the rings: their process is gone, or has said in them that it does not any more, and who
-//!   recovers holds a lock on their file (flock(2)), and the claim.
+//!   recovers holds a lock on their file (flock(2), which is another than that of their process), and the claim.
 //! - RC-2: What is read from the rings is given back only after it lies in the trace, and files are removed only after that is
 //!   on its disk. A recovery that fails or is killed can be repeated, and then does the rest.
+//! - RC-3: What is read is no link, and regular, and of the user whose rings they are; what is written to is this user's own. What
+//!   the files of another user say decides about no path that is written to.
 #![expect(unsafe_code, reason = "maps the rings of a process that is gone")]
 
 use crate::error::{Error, Kind, Result};
@@ -30,15 +32,17 @@ use crate::output::{self, Claim, Directory, Sink};
 use crate::process;
 use crate::ring_buffer::{Holder, Losses, Mode, Purpose, Reader, STALE_NS};
 use crate::snapshot;
-use crate::storage;
+use crate::storage::{self, OwnFile};
 use crate::sys;
 use crate::transfer::{Front, Span, Transfer};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trace_control::place::{self, Image, ImageName};
+use trace_control::directory::Directory as Opened;
+use trace_control::place::{self, Image, ImageName, Removed};
 use trace_ctf::metadata::Format;
 use trace_ctf::schema as ctf;
 
@@ -46,10 +50,17 @@ use trace_ctf::schema as ctf;
 #[derive(Debug)]
 pub struct Remains {
     /// `None`: copies, of which nothing is to be removed.
-    directory: Option<PathBuf>,
-    rings: File,
+    place: Option<Place>,
+    rings: OwnFile,
     /// `None`: nothing was recorded before it ended.
     recorded: Option<Recorded>,
+}
+
+/// Where the files lie.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    directory: Opened,
 }
 
 #[derive(Debug)]
@@ -106,24 +117,14 @@ fn is_of_this_boot(rings: &Reader) -> bool {
     own == its || own == 0 || its == 0
 }
 
-/// [Tidies](tidy) wherever processes of this user leave something, in a thread with descriptors of its own: what it opens and closes
-/// is none of the program's, whatever that closes and opens meanwhile (ST-1 of [`storage`]).
-pub(crate) fn tidy_apart() {
-    // Without a thread, by the next process.
-    let _ = sys::spawn_with_signals_blocked("ringtrace-tidy", move || {
-        sys::mark_thread_untraced();
-        if sys::take_own_descriptors() {
-            place::bases().iter().for_each(|base| tidy(base));
-        }
-    });
-}
-
-/// Removes what ended processes left in `base`, beyond what is kept.
-pub(crate) fn tidy(base: &Path) {
-    place::tidy(base, |session| match Remains::open(session) {
-        Err(error) if error.is_busy() => {}
-        _ => storage::remove_session(session),
-    });
+/// Removes what ended processes left in `base`, which lies at `at`, the oldest first, until there is room for `bytes` bytes of rings.
+pub(crate) fn make_room(base: &Opened, at: &Path, bytes: u64) -> Removed {
+    let remove = |session: &Path| match Remains::open(session) {
+        Err(error) if error.is_busy() => false,
+        _ => place::open_session(session).map(|directory| storage::remove_session(&directory, session)).is_ok(),
+    };
+    // Where that fails, the rings find no room, or no place.
+    place::make_room(base, at, bytes, remove).unwrap_or_default()
 }
 
 impl Remains {
@@ -134,40 +135,40 @@ impl Remains {
     /// [`Error::is_busy`] where the process still records into it, or somebody else recovers it; [`Error::is_io`] where the files cannot be
     /// read, or are none.
     pub fn open(directory: &Path) -> Result<Remains> {
-        let path = directory.join(storage::RINGS);
+        let path = directory.join(place::RINGS);
         let cannot = |e: io::Error| Error::io("cannot recover", &path, e);
-        let readable = File::open(&path).map_err(cannot)?;
         let busy = |why| Err(Kind::InUse { path: path.clone(), why }.into());
+        let opened = place::open_session(directory).map_err(cannot)?;
+        let file = |name, access| OwnFile::of(opened.file(name, access, &[opened.owner])?); // RC-3
+        let rings = file(place::RINGS, OFlags::RDWR).map_err(cannot)?;
         let image = Image::of_session(directory);
         // SAFETY: nothing is consumed. A process that lives never makes its file shorter.
-        let probe = unsafe { Reader::open(&readable, Purpose::Snapshot) }.ok();
+        let probe = unsafe { Reader::open(&rings, Purpose::Snapshot) }.ok();
         let has_ended = probe.as_ref().is_some_and(has_ended);
-        if !has_ended && image.as_ref().is_some_and(|image| image.connect().is_ok()) {
+        if !has_ended && image.as_ref().is_some_and(Image::listens) {
             return busy("its process runs: its agent answers");
         }
-        let in_use = sys::is_open_for_writing(&readable);
-        let rings = File::options().read(true).write(true).open(&path).map_err(cannot)?;
         // RC-1.
-        if rustix::fs::flock(&rings, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if rustix::fs::flock(&*rings, FlockOperation::NonBlockingLockExclusive).is_err() {
             return busy("somebody else is recovering it");
         }
-        if let Some(why) = use_of(probe.as_ref(), image.map(|i| i.name), in_use).filter(|_| !has_ended) {
+        let is_held = trace_control::is_held(&*rings);
+        if let Some(why) = use_of(probe.as_ref(), image.map(|i| i.name), is_held).filter(|_| !has_ended) {
             return busy(why);
         }
-        let journal_path = directory.join(storage::JOURNAL);
-        let bytes = match std::fs::read(&journal_path) {
+        let journal_path = directory.join(place::JOURNAL);
+        let bytes = match file(place::JOURNAL, OFlags::RDONLY).and_then(|journal| journal::bytes(&journal)) {
             // Ended between the two files: an empty journal.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(|e| Error::io("cannot recover", &journal_path, e))?,
         };
-        let Some(journal) = journal::read(&bytes, &journal_path)? else {
-            return Ok(Remains { directory: Some(directory.to_owned()), rings, recorded: None });
-        };
-        let recorded = Recorded::new(&rings, journal).map_err(cannot)?;
-        if recorded.is_none() {
-            return Err(cannot(io::Error::other("rings and journal are of different traces")));
-        }
-        Ok(Remains { directory: Some(directory.to_owned()), rings, recorded })
+        let journal = journal::read(&bytes, &journal_path)?;
+        let recorded = journal.map(|journal| {
+            let recorded = Recorded::new(&rings, journal).map_err(cannot)?;
+            recorded.ok_or_else(|| cannot(io::Error::other("rings and journal are of different traces")))
+        });
+        let place = Place { path: directory.to_owned(), directory: opened };
+        Ok(Remains { place: Some(place), rings, recorded: recorded.transpose()? })
     }
 
     /// Takes copies of a session's two files, such as a core dump has them. `rings` can be written. `None`: the journal is that
@@ -179,10 +180,11 @@ impl Remains {
     ///
     /// [`Error::is_io`] where they are none.
     pub fn of_copies(rings: File, journal: &[u8]) -> Result<Option<Remains>> {
-        let at = Path::new(storage::RINGS);
-        let Some(journal) = journal::read(journal, Path::new(storage::JOURNAL))? else { return Ok(None) };
-        let recorded = Recorded::new(&rings, journal).map_err(|e| Error::io("cannot recover", at, e))?;
-        Ok(recorded.map(|recorded| Remains { directory: None, rings, recorded: Some(recorded) }))
+        let cannot = |e: io::Error| Error::io("cannot recover", place::RINGS, e);
+        let Some(journal) = journal::read(journal, Path::new(place::JOURNAL))? else { return Ok(None) };
+        let rings = OwnFile::of(rings).map_err(cannot)?;
+        let recorded = Recorded::new(&rings, journal).map_err(cannot)?;
+        Ok(recorded.map(|recorded| Remains { place: None, rings, recorded: Some(recorded) }))
     }
 
     /// What it is called: `SESSION-PID`; `None`: it recorded nothing.
@@ -208,19 +210,29 @@ impl Remains {
     ///
     /// # Errors
     ///
-    /// [`Error::is_io`]: what was recovered until then stays, and so do the rings, so that another attempt does the rest.
+    /// [`Error::is_io`]: what was recovered until then stays, and so do the rings, so that another attempt does the rest. Also where
+    /// the rings are another user's, and no `output` is given: their trace lies where that user says.
     pub fn recover(self, output: Option<&Path>) -> Result<Recovered> {
+        if let Some((place, owner)) = self.place.as_ref().zip(self.other_user()).filter(|_| output.is_none()) {
+            let problem = format!(
+                "the rings are those of another user (user ID {owner}), whose files say where their trace is; recover them as that \
+                 user, or name a new directory for the trace: ringtrace recover {} --output DIR",
+                place.path.display()
+            );
+            return Err(Error::io("cannot recover", &place.path, io::Error::new(io::ErrorKind::PermissionDenied, problem)));
+        }
         let unfinished = self.remove_unfinished();
-        let Remains { directory, rings, recorded } = self;
+        let owner = self.place.as_ref().map_or_else(user, |place| place.directory.owner);
+        let Remains { place, rings, recorded } = self;
         let Some(Recorded { journal, reader }) = recorded else {
-            remove(directory.as_deref());
+            remove(place);
             let none = Losses::default();
             let path = PathBuf::new();
             return Ok(Recovered { path, events: 0, bytes: 0, cut: 0, lost: none, unfinished: 0, is_of_earlier_boot: false });
         };
-        let is_copy = directory.is_none();
+        let is_copy = place.is_none();
         if !claim(&reader, is_copy) {
-            let path = directory.unwrap_or_default().join(storage::RINGS);
+            let path = place.map(|place| place.path).unwrap_or_default().join(place::RINGS);
             let why = "another process consumes its rings, and writes the trace";
             return Err(Kind::InUse { path, why }.into());
         }
@@ -228,10 +240,10 @@ impl Remains {
         // Of what was held back, nobody knows any more which keys would have been kept: all of it becomes a trace beside the other.
         let is_not_kept = |class: &trace_ctf::schema::EventClass| class.name == metadata::NOT_KEPT;
         let is_undecided = reader.settings().mode == Mode::Discard && journal.schema.events().iter().any(is_not_kept);
-        let mut place = None;
+        let mut taken = None;
         let mut free = |names: &dyn Fn(u32) -> PathBuf| -> Result<PathBuf> {
             let (path, claim) = Claim::first(output::numbered(names), Claim::new)?;
-            place = Some(claim);
+            taken = Some(claim);
             Ok(path)
         };
         let path = match (output, written) {
@@ -239,7 +251,7 @@ impl Remains {
             (None, Some(written)) if is_undecided => free(&beside(&written))?,
             (Some(output), written) => {
                 if let Some(written) = written.filter(|w| w.exists()) {
-                    copy(&written, output).map_err(|e| Error::io("cannot copy the trace to", output, e))?;
+                    copy(&written, output, owner).map_err(|e| Error::io("cannot copy the trace to", output, e))?;
                 }
                 output.to_owned()
             }
@@ -247,7 +259,7 @@ impl Remains {
             (None, None) => free(&new_trace(&journal.schema.trace))?,
         };
         let (schema, origin) = (&journal.schema, &journal.origin);
-        let (sink, cut): (Box<dyn Sink>, u64) = if let Some(claim) = place {
+        let (sink, cut): (Box<dyn Sink>, u64) = if let Some(claim) = taken {
             let mut directory = Directory::within(claim, &schema.trace, Format::default(), Some(origin.begun_ns))?;
             directory.describe(schema.events())?;
             (Box::new(directory), 0)
@@ -271,39 +283,52 @@ impl Remains {
         let events = transfer.told().values().map(|told| told.records).sum();
         let is_of_earlier_boot = !is_of_this_boot(reader);
         let recovered = Recovered { path, events, bytes: transfer.bytes, cut, lost, unfinished, is_of_earlier_boot };
-        remove(directory.as_deref());
+        remove(place);
         drop(rings); // and the lock
         Ok(recovered)
     }
 
+    /// Whose rings they are, where that is not this user.
+    fn other_user(&self) -> Option<u32> {
+        self.place.as_ref().map(|place| place.directory.owner).filter(|owner| *owner != user())
+    }
+
     /// Removes the snapshots that its process had not completed.
     fn remove_unfinished(&self) -> usize {
+        if self.other_user().is_some() {
+            return 0; // RC-3
+        }
         let snapshots = self.recorded.as_ref().and_then(|recorded| recorded.journal.origin.snapshots());
-        let image = self.directory.as_deref().and_then(Image::of_session);
+        let snapshots = snapshots.filter(|path| Opened::open(path).is_ok_and(|directory| directory.owner == user()));
+        let image = self.place.as_ref().and_then(|place| Image::of_session(&place.path));
         snapshots.zip(image).map_or(0, |(snapshots, image)| snapshot::remove_unfinished(&snapshots, image.name))
     }
 
     /// Removes the files without recovering anything, and snapshots that were not completed.
     pub fn remove(self) {
         self.remove_unfinished();
-        remove(self.directory.as_deref());
+        remove(self.place);
     }
+}
+
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 impl Recorded {
     /// `None`: the journal is of another trace.
     fn new(rings: &File, journal: journal::Contents) -> io::Result<Option<Recorded>> {
         // SAFETY: RC-1: nobody else can write the file, or will: its process is gone, or it is a copy. It is as long as its
-        // superblock says, and this process does not make it shorter.
+        // superblock says, and this process does not make it shorter. Where its owner does, the kernel ends this process.
         let reader = unsafe { Reader::open(rings, Purpose::Consume) }?;
         let uuid = [UUID, UUID + 1].map(|at| reader.caller_word(at).unwrap_or(0).to_le_bytes()).concat();
         Ok((uuid == journal.schema.trace.uuid).then_some(Recorded { journal, reader }))
     }
 }
 
-fn remove(session: Option<&Path>) {
-    if let Some(session) = session {
-        storage::remove_session(session);
+fn remove(session: Option<Place>) {
+    if let Some(Place { path, directory }) = session {
+        storage::remove_session(&directory, &path);
     }
 }
 
@@ -329,23 +354,25 @@ fn claim(reader: &Reader, is_copy: bool) -> bool {
     }
 }
 
-/// Says why the process may still use its rings; `None`: it is gone.
-fn use_of(rings: Option<&Reader>, image: Option<ImageName>, in_use: Option<bool>) -> Option<&'static str> {
+/// Says why the process may still use its rings; `None`: it is gone. `is_held`: what the kernel says of the file (PL-3 of
+/// [`place`](trace_control::place)).
+fn use_of(rings: Option<&Reader>, image: Option<ImageName>, is_held: Option<bool>) -> Option<&'static str> {
     let word = |at| rings?.caller_word(at).filter(|word| *word != 0);
     let named = |pid, start_time| Some(ImageName { pid: u32::try_from(pid).ok()?, start_time, id: 0 });
     let name = word(PID).zip(word(START_TIME)).and_then(|(pid, start)| named(pid, start)).or(image);
     // In its own namespace a process is known by its number; a child that it forked may have the rings mapped, and does not
-    // use them. In another namespace, who has them mapped may be the process itself.
+    // use them. In another namespace, or before it said in which one it is, who holds them may be the process itself.
     let (own, its) = (sys::pid_namespace(), word(NAMESPACE).unwrap_or(0));
-    let is_own = own != 0 && (its == own || its == 0) && rings.is_none_or(is_of_this_boot);
+    let is_own = own != 0 && (its == own || its == 0 && is_held != Some(true)) && rings.is_none_or(is_of_this_boot);
     let elsewhere = "a process in another container or PID namespace has it open; end that, or recover it there";
     let why = match name.filter(|_| is_own) {
         Some(name) => name.is_running().then_some("its process runs"),
-        None => (in_use == Some(true)).then_some(elsewhere),
+        None => (is_held == Some(true)).then_some(elsewhere),
     };
-    if why.is_some() {
+    if why.is_some() || is_held == Some(false) {
         return why;
     }
+    // A child, or nobody knows.
     let records = rings?.records();
     std::thread::sleep(STILL);
     (rings?.records() != records).then_some("events are recorded into it")
@@ -380,34 +407,37 @@ fn new_trace(trace: &ctf::Trace) -> impl Fn(u32) -> PathBuf {
     move |n| PathBuf::from(if n == 0 { format!("{name}.ringtrace") } else { format!("{name}-{n}.ringtrace") })
 }
 
-/// Copies a trace directory, without its indexes, which are made anew, into a new or empty one.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
+/// Copies a trace directory of `owner`, without its indexes, which are made anew, into a new or empty one.
+fn copy(from: &Path, to: &Path, owner: u32) -> io::Result<()> {
+    // Where this user's own trace lies, a link may lead to it.
+    let source = if owner == user() { Opened::named(from)? } else { Opened::open(from)? };
+    if owner != user() && source.owner != owner {
+        let problem = format!("{} does not belong to the user whose rings these are", from.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
     std::fs::create_dir_all(to)?;
     if std::fs::read_dir(to)?.next().is_some() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists already and is not empty"));
     }
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_file() {
-            sys::without_signals(|| std::fs::copy(entry.path(), to.join(entry.file_name())))?;
-        } else if kind.is_dir() && entry.path().join("metadata").exists() {
-            copy_indexed(&entry.path(), &to.join(entry.file_name()))?;
+    copy_files(&source, to, owner)?;
+    for name in source.names()? {
+        // One trace of several, with its indexes.
+        if let Some(part) = source.at(&name).ok().filter(|part| part.has_file("metadata")) {
+            let to = to.join(name);
+            std::fs::create_dir_all(to.join("index"))?;
+            copy_files(&part, &to, owner)?;
+            copy_files(&part.at("index")?, &to.join("index"), owner)?;
         }
     }
     Ok(())
 }
 
-/// Copies one trace of several, with its indexes.
-fn copy_indexed(from: &Path, to: &Path) -> io::Result<()> {
-    for part in ["", "index"] {
-        std::fs::create_dir_all(to.join(part))?;
-        for entry in std::fs::read_dir(from.join(part))? {
-            let entry = entry?;
-            if entry.file_type()?.is_file() {
-                sys::without_signals(|| std::fs::copy(entry.path(), to.join(part).join(entry.file_name())))?;
-            }
-        }
+/// Copies the files in a directory, those of its owner and of `owner`.
+fn copy_files(from: &Opened, to: &Path, owner: u32) -> io::Result<()> {
+    for name in from.names()?.into_iter().filter(|name| from.has_file(name)) {
+        let mut source = from.file(&name, OFlags::RDONLY, &[owner, from.owner])?;
+        let mut copy = File::options().write(true).create_new(true).mode(0o600).open(to.join(name))?;
+        sys::without_signals(|| io::copy(&mut source, &mut copy))?;
     }
     Ok(())
 }
@@ -415,12 +445,12 @@ fn copy_indexed(from: &Path, to: &Path) -> io::Result<()> {
 /// Writes the files of a trace, or of the last of several, to their disk.
 fn sync(path: &Path) -> io::Result<()> {
     let last = rotation::numbers(path).last().map(|number| path.join(format!("{number:06}")));
-    let path = last.as_deref().unwrap_or(path);
-    for directory in [path, &path.join("index")] {
-        for entry in std::fs::read_dir(directory)? {
-            File::open(entry?.path())?.sync_all()?;
+    let trace = Opened::named(last.as_deref().unwrap_or(path))?;
+    for directory in [&trace, &trace.at("index")?] {
+        for name in directory.names()?.into_iter().filter(|name| directory.has_file(name)) {
+            directory.file(name, OFlags::RDONLY, &[user()])?.sync_all()?;
         }
-        File::open(directory)?.sync_all()?;
+        rustix::fs::fsync(directory.descriptor()?)?;
     }
     Ok(())
 }

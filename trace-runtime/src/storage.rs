@@ -8,11 +8,14 @@
 //! - ST-1: A descriptor is written to and closed only as long as it is of the file that was opened. A program may close all
 //!   descriptors that it does not know, and then be given their numbers for files of its own.
 //! - ST-2: Only the process that made a session's directory removes it, or who [recovers](crate::recovery) it when that is gone.
+//! - ST-3: The rings are there as long as anything else is: they are made first, held ([`place`], PL-3) before they get their name,
+//!   and removed last. A directory of an ended process without them is empty, but for rings that never got their name.
 
 use crate::error::{Error, Result};
 use crate::sys;
 use crate::sys::memory::Mapping;
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -23,7 +26,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trace_control::place;
+use trace_control::directory::Directory;
+use trace_control::place::{self, JOURNAL, RINGS, Removed, UNHELD};
 use trace_registry::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// The files of one session's rings. They stay unless they are removed: what they hold may not have been delivered.
@@ -34,26 +38,22 @@ pub(crate) struct Storage {
     directory: Option<SessionDirectory>,
 }
 
-pub(crate) const RINGS: &str = "rings";
-pub(crate) const JOURNAL: &str = "journal";
-const FILES: [&str; 2] = [RINGS, JOURNAL];
+/// In the order in which they are removed (ST-3).
+const FILES: [&str; 3] = [JOURNAL, RINGS, UNHELD];
 const TMPFS: i64 = 0x0102_1994; // statfs(2)
 
 impl Storage {
     /// Creates the files for `bytes` bytes of rings, below `chosen`, or in memory where nothing was chosen. Returns a warning with
-    /// it where they cannot outlive the process.
+    /// it where they cannot outlive the process, or where what others left was removed to make room.
     pub(crate) fn create(session: &str, bytes: u64, chosen: Option<&Path>) -> Result<(Storage, Option<String>)> {
         if let Some(chosen) = chosen {
             std::fs::create_dir_all(chosen).map_err(|e| Error::io("cannot keep ring buffers in", chosen, e))?;
-            let base = chosen.join(place::BELOW);
-            let storage = in_directory(&base, session, bytes)?;
-            crate::recovery::tidy(&base);
-            return Ok((storage, None));
+            return in_directory(&chosen.join(place::BELOW), session, bytes);
         }
         let mut why = String::from("no tmpfs with room was found");
         for base in place::bases() {
             match in_memory(&base).and_then(|()| in_directory(&base, session, bytes)) {
-                Ok(storage) => return Ok((storage, None)),
+                Ok(made) => return Ok(made),
                 Err(error) => why = crate::error::Chain(&error).to_string(),
             }
         }
@@ -78,9 +78,9 @@ impl Storage {
 
     /// Creates files for a followed child that get their names in `base` with its first event ([`Names::give`]): until then they end
     /// with the process, however that ends. Returns a warning with them where they never get any.
-    pub(crate) fn for_child(session: &str, base: Option<&Path>) -> Result<(Storage, Option<String>)> {
-        let why = match base.map(|base| without_names_yet(base, session)) {
-            Some(Ok(storage)) => return Ok((storage, None)),
+    pub(crate) fn for_child(session: &str, bytes: u64, base: Option<&Path>) -> Result<(Storage, Option<String>)> {
+        let why = match base.map(|base| without_names_yet(base, session, bytes)) {
+            Some(Ok(made)) => return Ok(made),
             Some(Err(error)) => crate::error::Chain(&error).to_string(),
             None => "those of the process that it was forked from have none".to_owned(),
         };
@@ -97,7 +97,7 @@ impl Storage {
 
     /// The directory of process images that the files are in, or will be.
     pub(crate) fn base(&self) -> Option<PathBuf> {
-        Some(self.directory.as_ref()?.path.parent()?.parent()?.to_owned())
+        Some(self.directory.as_ref()?.image.parent()?.to_owned())
     }
 
     /// Whether they may outlive the process.
@@ -108,11 +108,11 @@ impl Storage {
     /// The path of the ring file.
     pub(crate) fn rings_path(&self) -> Option<PathBuf> {
         let has_name = |d: &&SessionDirectory| d.names.as_ref().is_none_or(|names| names.are_given());
-        self.directory.as_ref().filter(has_name).map(|d| d.path.join(RINGS))
+        self.directory.as_ref().filter(has_name).map(|d| d.path().join(RINGS))
     }
 
     pub(crate) fn journal_path(&self) -> PathBuf {
-        self.directory.as_ref().map_or_else(|| PathBuf::from("memfd"), |d| d.path.join(JOURNAL))
+        self.directory.as_ref().map_or_else(|| PathBuf::from("memfd"), |d| d.path().join(JOURNAL))
     }
 
     /// Removes the files: what they held was delivered, or was not wanted.
@@ -125,8 +125,11 @@ impl Storage {
 
 /// A session's directory.
 struct SessionDirectory {
-    path: PathBuf,
+    /// Of the process image.
+    image: PathBuf,
+    name: String,
     creator: u32,
+    owner: u32,
     /// Where it is made with the first event.
     names: Option<Arc<Names>>,
 }
@@ -135,22 +138,37 @@ struct SessionDirectory {
 const NAMES: u32 = 16;
 
 impl SessionDirectory {
-    fn create(image: &Path, session: &str) -> Result<SessionDirectory> {
+    /// Makes it below `base`, which lies at `at`, and opens it.
+    fn create(base: &Directory, at: &Path, session: &str) -> Result<(SessionDirectory, Directory)> {
+        let image_name = crate::process::image_name().to_string();
+        let image = at.join(&image_name);
         let mut number = 1;
         loop {
             // Again each time: a session that ends removes the image's directory when it finds nothing there.
-            private_directory(image)?;
-            let path = image.join(if number == 1 { session.to_owned() } else { format!("{session}~{number}") });
-            match rustix::fs::mkdir(&path, Mode::RWXU) {
-                Ok(()) => return Ok(SessionDirectory { path, creator: std::process::id(), names: None }),
-                Err(rustix::io::Errno::EXIST | rustix::io::Errno::NOENT) if number < NAMES => number += 1,
+            let opened = base.make_private(&image_name).map_err(|e| Error::io("cannot use", &image, e))?;
+            let name = if number == 1 { session.to_owned() } else { format!("{session}~{number}") };
+            let made = opened.descriptor().and_then(|here| Ok(rustix::fs::mkdirat(here, &name, Mode::RWXU)?));
+            let is_made = made.is_ok();
+            match made.and_then(|()| opened.at(&name)) {
+                Ok(directory) => {
+                    let (creator, owner) = (std::process::id(), directory.owner);
+                    return Ok((SessionDirectory { image, name, creator, owner, names: None }, directory));
+                }
+                Err(error) if is_passing(&error) && number < NAMES => number += 1,
                 Err(error) => {
+                    if is_made {
+                        let _ = opened.remove_directory(&name);
+                    }
                     // Fails while another session of the process has its directory there.
-                    let _ = std::fs::remove_dir(image);
-                    return Err(Error::io("cannot create", &path, error));
+                    let _ = base.remove_directory(&image_name);
+                    return Err(Error::io("cannot create", image.join(name), error));
                 }
             }
         }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.image.join(&self.name)
     }
 
     /// Removes it with its files, in the process that made it (ST-2).
@@ -161,20 +179,35 @@ impl SessionDirectory {
         if self.names.as_ref().is_some_and(|names| !names.were_given()) {
             return;
         }
-        remove_session(&self.path);
+        let path = self.path();
+        match place::open_session(&path) {
+            Ok(directory) if directory.owner == self.owner => remove_session(&directory, &path),
+            // Where the limit on descriptors is reached, by their paths.
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)) => {
+                let _ = FILES.map(|name| std::fs::remove_file(path.join(name)));
+                let _ = std::fs::remove_dir(&path);
+            }
+            _ => {}
+        }
         // Fails while another session of the process has its directory there.
-        let _ = self.path.parent().map(std::fs::remove_dir);
+        let _ = std::fs::remove_dir(&self.image);
     }
 }
 
-/// Removes a session's directory, file by file, which needs no descriptor. What cannot be removed is found by
-/// `ringtrace ps --dead`.
-pub(crate) fn remove_session(path: &Path) {
-    let _ = FILES.map(|name| std::fs::remove_file(path.join(name)));
+/// Whether something else was there, or what was there was removed: the next attempt may succeed.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound)
+}
+
+/// Removes a session's directory, which lies at `path`, file by file. What cannot be removed is found by `ringtrace ps --dead`.
+pub(crate) fn remove_session(directory: &Directory, path: &Path) {
+    let _ = FILES.map(|name| directory.remove_file(name));
+    // By its path: what is not empty, and a link, stay.
     let _ = std::fs::remove_dir(path);
 }
 
 /// A file that this process opened, under a descriptor that it gives up when it is no longer of that file (ST-1).
+#[derive(Debug)]
 pub(crate) struct OwnFile {
     /// Never dropped: of one that the program closed, the standard library says so by ending the process.
     file: ManuallyDrop<File>,
@@ -218,6 +251,11 @@ impl OwnFile {
     /// Takes a file that was just opened, and has no name.
     pub(crate) fn nameless(opened: OwnedFd) -> io::Result<OwnFile> {
         Self::hold(opened, |stat| stat.st_nlink == 0)
+    }
+
+    /// Takes a file that was just opened, and which nothing else tells from others.
+    pub(crate) fn of(opened: File) -> io::Result<OwnFile> {
+        Self::hold(opened.into(), |_| true)
     }
 
     /// Opens it a second time.
@@ -320,6 +358,7 @@ fn identity(stat: &Stat) -> Identity {
 }
 
 /// A socket of the agent's, for a child that was forked at any moment.
+#[derive(Debug)]
 struct Socket {
     descriptor: AtomicI32,
     inode: AtomicU64,
@@ -386,26 +425,31 @@ fn file_system(base: &Path) -> Result<rustix::fs::StatFs> {
     rustix::fs::statfs(parent).map_err(|e| Error::io("cannot examine", parent, e))
 }
 
-fn in_directory(base: &Path, session: &str, bytes: u64) -> Result<Storage> {
-    let stat = file_system(base)?;
+fn in_directory(at: &Path, session: &str, bytes: u64) -> Result<(Storage, Option<String>)> {
+    let cannot = |e: io::Error| Error::io("cannot keep ring buffers in", at, e);
+    let base = place::make_base(at).map_err(|e| Error::io("cannot use", at, e))?;
+    let removed = crate::recovery::make_room(&base, at, bytes);
+    let stat = base.descriptor().and_then(|base| Ok(rustix::fs::fstatfs(base)?)).map_err(cannot)?;
     let free = stat.f_bavail.saturating_mul(stat.f_bsize as u64);
     if free < bytes {
         let message = format!("{bytes} bytes are needed, {free} are free");
-        return Err(Error::io("cannot keep ring buffers in", base, io::Error::new(io::ErrorKind::StorageFull, message)));
+        return Err(cannot(io::Error::new(io::ErrorKind::StorageFull, message)));
     }
-    private_directory(base)?;
-    let image = base.join(crate::process::image_name().to_string());
-    let directory = SessionDirectory::create(&image, session)?;
-    let create = |name: &str| {
-        let path = directory.path.join(name);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        OwnFile::open(CWD, &path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| Error::io("cannot create", &path, e))
-    };
-    match create(RINGS).and_then(|rings| Ok((rings, create(JOURNAL)?))) {
-        Ok((rings, journal)) => Ok(Storage { rings, journal, directory: Some(directory) }),
-        Err(error) => {
-            directory.remove();
-            Err(error)
+    let mut attempts = 0;
+    loop {
+        let (directory, opened) = SessionDirectory::create(&base, at, session)?;
+        match create_files(&opened) {
+            Ok((rings, journal)) => {
+                return Ok((Storage { rings, journal, directory: Some(directory) }, told(removed, at)));
+            }
+            Err(error) => {
+                directory.remove();
+                // In another PID namespace somebody took this process for one that has ended before it had rings.
+                if error.kind() != io::ErrorKind::NotFound || attempts == NAMES {
+                    return Err(Error::io("cannot create files in", directory.path(), error));
+                }
+                attempts += 1;
+            }
         }
     }
 }
@@ -497,36 +541,61 @@ impl Nameless {
     }
 }
 
-/// Creates files without names in the file system of `base`.
-fn without_names_yet(base: &Path, session: &str) -> Result<Storage> {
-    let image = base.join(crate::process::image_name().to_string());
-    let path = image.join(session);
-    let cannot = |e: io::Error| Error::io("cannot create ring buffers in", base, e);
+/// Creates files without names in the file system of `base`, which lies at `at`, and makes room there for what they will be.
+fn without_names_yet(at: &Path, session: &str, bytes: u64) -> Result<(Storage, Option<String>)> {
+    let cannot = |e: io::Error| Error::io("cannot create ring buffers in", at, e);
+    let base = place::make_base(at).map_err(cannot)?;
+    let removed = crate::recovery::make_room(&base, at, bytes);
+    let here = base.descriptor().map_err(cannot)?;
     let create = || {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let file = rustix::fs::open(base, flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
+        let file = rustix::fs::openat(here, ".", flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
         file.and_then(OwnFile::nameless).map_err(cannot)
     };
-    let (rings, journal) = (create()?, create()?);
+    let (mut rings, journal) = (create()?, create()?);
     // Whoever finds them named finds them in use.
-    rustix::fs::flock(&*rings, FlockOperation::LockShared).map_err(|e| cannot(e.into()))?;
+    trace_control::hold(rings.file().map_err(cannot)?);
+    let image = at.join(crate::process::image_name().to_string());
+    let path = image.join(session);
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(|e| cannot(e.into()));
     let file = |file, name| Nameless::new(file, &path.join(name)).map_err(cannot);
     let files = [file(&rings, RINGS)?, file(&journal, JOURNAL)?];
-    let (image, session) = (text(&image)?, text(&path)?);
-    let names = Some(Arc::new(Names { image, session, files, state: AtomicU32::new(NOT_GIVEN) }));
-    let directory = Some(SessionDirectory { path, creator: std::process::id(), names });
-    Ok(Storage { rings, journal, directory })
+    let names = Some(Arc::new(Names { image: text(&image)?, session: text(&path)?, files, state: AtomicU32::new(NOT_GIVEN) }));
+    let (creator, owner) = (std::process::id(), rustix::process::geteuid().as_raw());
+    let directory = Some(SessionDirectory { image, name: session.to_owned(), creator, owner, names });
+    Ok((Storage { rings, journal, directory }, told(removed, at)))
 }
 
-fn private_directory(path: &Path) -> Result<()> {
-    place::private_directory(path).map_err(|e| Error::io("cannot use", path, e))
+/// Creates rings and journal (ST-3).
+fn create_files(directory: &Directory) -> io::Result<(OwnFile, OwnFile)> {
+    let here = directory.descriptor()?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let create = |name: &str| OwnFile::open(here, name, flags, Mode::RUSR | Mode::WUSR);
+    let mut rings = create(UNHELD)?;
+    // Where the file system has no such locks, positions that stand still have to tell.
+    trace_control::hold(rings.file()?);
+    rustix::fs::renameat(here, UNHELD, here, RINGS)?;
+    Ok((rings, create(JOURNAL)?))
+}
+
+/// Says what was removed to make room.
+fn told(removed: Removed, base: &Path) -> Option<String> {
+    let Removed { sessions, bytes } = removed;
+    (sessions > 0).then(|| {
+        let (them, were) = if sessions == 1 { ("session", "was") } else { ("sessions", "were") };
+        format!(
+            "{sessions} {them} ({} MiB) of programs that have ended {were} removed from {} to make room, and cannot be recovered any \
+             more; 64 sessions, 1 GiB and half of the file system stay at most, the newest: `ringtrace recover --all` in time keeps more",
+            bytes.div_ceil(1 << 20),
+            base.display()
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{MemfdFlags, SealFlags};
+    use rustix::fs::{CWD, MemfdFlags, SealFlags};
 
     #[test]
     fn a_piece_that_is_cut_is_taken_back() {

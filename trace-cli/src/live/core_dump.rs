@@ -8,12 +8,13 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use object::elf::{ET_CORE, FileHeader64, NT_FILE, PT_LOAD, PT_NOTE};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{Endianness, ReadCache};
+use rustix::fs::OFlags;
 use trace_runtime::recovery::Remains;
 use trace_runtime::{journal, ring_buffer};
 
@@ -109,10 +110,11 @@ impl Dump {
         let failed = |error: io::Error| Failure::file(path, error);
         let wrong = |problem: &str| Failure::Wrong(format!("{}: {problem}", path.display()));
         let malformed = |error: object::Error| wrong(&format!("it is no core dump, or a damaged one: {error}"));
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        // O_NONBLOCK: a FIFO would be waited for.
+        let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
             return Err(wrong("it is no file"));
         }
-        let file = File::open(path).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
         let cache = ReadCache::new(&file);
         let header = FileHeader64::<Endianness>::parse(&cache).map_err(malformed)?;

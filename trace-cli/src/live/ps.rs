@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use serde_json::json;
+use trace_control::place::{self, Removed};
 use trace_runtime::recovery::Remains;
 
 use super::process::Process;
@@ -83,7 +84,7 @@ fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
         }
         for session in image.sessions() {
             let directory = image.path.join(&session);
-            let rings = std::fs::metadata(directory.join("rings")).map_or(0, |m| m.len());
+            let rings = directory.join(place::RINGS).symlink_metadata().map_or(0, |m| m.len());
             let remains = Remains::open(&directory);
             if !is_gone && remains.is_err() {
                 continue; // it is recorded into
@@ -110,5 +111,17 @@ fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
         failure::note(format_args!("nothing was left"));
     }
     out.flush()?;
+    for base in arguments.target.bases() {
+        let Removed { sessions, bytes } = place::removed(&base);
+        if sessions > 0 {
+            let were = if sessions == 1 { "session was" } else { "sessions were" };
+            failure::note(format_args!(
+                "{}: {sessions} {were} removed unrecovered ({}), the oldest, to make room for new ones; `ringtrace clean --all` \
+                 forgets that",
+                base.display(),
+                Bytes(bytes)
+            ));
+        }
+    }
     Ok(Outcome::Complete)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use trace_control::place::Image;
+use trace_control::place::{self, Image};
 use trace_control::units;
 use trace_runtime::recovery::{Recovered, Remains};
 
@@ -101,7 +101,8 @@ pub(super) fn left(images: &[Image]) -> Vec<PathBuf> {
 /// The directories with rings: this one, or those in it. In a run-time directory, or one that sessions keep their rings in, those
 /// of processes that have ended.
 fn below(directory: &Path) -> Vec<PathBuf> {
-    let has_rings = |path: &Path| path.join("rings").is_file();
+    // Whatever that is: what is no file is refused with the reason.
+    let has_rings = |path: &Path| path.join(place::RINGS).symlink_metadata().is_ok();
     if has_rings(directory) {
         return vec![directory.to_owned()];
     }
@@ -164,8 +165,11 @@ pub(super) fn show(session: &Path, recovered: &Recovered, common: &Common, out: 
 
 pub(crate) fn clean(arguments: &Clean, common: &Common) -> Result<Outcome, Failure> {
     let mut sessions = arguments.what.sessions()?;
+    if arguments.what.all && arguments.older_than.is_none() {
+        arguments.what.target.bases().iter().for_each(|base| place::forget_removed(base));
+    }
     if let Some(age) = arguments.older_than {
-        let written = |path: &Path| std::fs::metadata(path.join("journal")).and_then(|m| m.modified()).ok();
+        let written = |path: &Path| path.join(place::JOURNAL).symlink_metadata().and_then(|m| m.modified()).ok();
         let is_older = |at: SystemTime| at.elapsed().is_ok_and(|elapsed| elapsed >= age);
         let all = sessions.len();
         sessions.retain(|path| written(path).is_some_and(is_older));

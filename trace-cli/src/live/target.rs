@@ -42,6 +42,11 @@ impl Target {
         self.is_named() || self.dir.is_some()
     }
 
+    /// The directories of process images that are looked into.
+    pub(super) fn bases(&self) -> Vec<PathBuf> {
+        self.dir.as_ref().map_or_else(place::searched, |dir| vec![base_in(dir)])
+    }
+
     /// Returns every process image there is, alive or not.
     pub(super) fn images(&self) -> Result<Vec<Image>, Failure> {
         let mut found = Vec::new();
@@ -153,15 +158,19 @@ impl Target {
 
 /// The process images in a run-time directory, or in one that has it below: $XDG_RUNTIME_DIR, or what a session was given as `rings`.
 pub(super) fn images_in(directory: &Path) -> Result<Vec<Image>, Failure> {
-    let below = directory.join(place::BELOW);
-    let base = if below.is_dir() { &below } else { directory };
-    place::images_of_owner(base).map_err(|error| match error.raw_os_error() {
+    let base = base_in(directory);
+    place::images_of_owner(&base).map_err(|error| match error.raw_os_error() {
         None if error.kind() == io::ErrorKind::PermissionDenied => Failure::Wrong(format!(
-            "{}: this is no run-time directory: such a one is its user's alone, closed to others",
+            "{}: this is no run-time directory: such a one is its user's alone, closed to others: {error}",
             base.display()
         )),
-        _ => Failure::file(base, error),
+        _ => Failure::file(&base, error),
     })
+}
+
+fn base_in(directory: &Path) -> PathBuf {
+    let below = directory.join(place::BELOW);
+    if below.is_dir() { below } else { directory.to_owned() }
 }
 
 /// Whether a process is named so: by its number, or by its program.

@@ -310,7 +310,7 @@ fn first_cycle(clock: &Clock, time: i64) -> u64 {
     let (mut low, mut high) = (0, u64::MAX >> 1);
     while low < high {
         let middle = low + (high - low) / 2;
-        if clock.nanoseconds(middle) < time { low = middle + 1 } else { high = middle }
+        if clock.nanoseconds(middle).is_some_and(|ns| ns < time) { low = middle + 1 } else { high = middle }
     }
     low
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use trace_control::Peer;
-use trace_control::place::{self, SOCKET};
+use trace_control::place::{self, Image, SOCKET};
 use trace_registry::sync::{AtomicBool, Ordering};
 
 /// What the end of the process has to remove.
@@ -45,7 +45,12 @@ impl Place {
         for base in place::bases() {
             match Self::take_in(&base) {
                 Ok(place) => {
-                    crate::recovery::tidy_apart();
+                    // What ended processes left that had no rings. Those with rings go when others are made.
+                    for base in place::bases() {
+                        for image in place::images(&base).unwrap_or_default() {
+                            image.remove_if_empty();
+                        }
+                    }
                     return Ok(place);
                 }
                 Err(error) => {
@@ -61,7 +66,6 @@ impl Place {
     }
 
     fn take_in(base: &Path) -> io::Result<Place> {
-        place::private_directory(base)?;
         let directory = base.join(process::image_name().to_string());
         let mut left = lock(LEFT.get());
         if matches!(*left, Left::Ended) {
@@ -124,8 +128,9 @@ fn listen(directory: &Path) -> io::Result<OwnFile> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let socket = OwnFile::socket(socket)?;
-    place::private_directory(directory)?;
-    place::listen(directory, &*socket)?;
+    let (base, name) = directory.parent().zip(directory.file_name()).ok_or(io::ErrorKind::InvalidInput)?;
+    let opened = place::make_base(base)?.make_private(name)?;
+    place::listen(&opened, directory, &*socket)?;
     Ok(socket)
 }
 
@@ -134,9 +139,9 @@ extern "C" fn remove() {
     let left = std::mem::replace(&mut *lock(LEFT.get()), Left::Ended);
     match left {
         Left::Directory(directory, creator) if creator == std::process::id() => {
-            let _ = std::fs::remove_file(directory.join(SOCKET));
-            // Fails where rings are left to be recovered.
-            let _ = std::fs::remove_dir(directory);
+            if let Some(image) = Image::at(directory) {
+                image.remove_socket();
+            }
         }
         _ => {}
     }

@@ -1,18 +1,20 @@
 //! Going on with the trace directory of a process that has ended, wherever that was.
 //!
 //! Its metadata are written anew from the journal. Stream files keep their whole packets; what follows those is the part of one
-//! that the process was writing. Indexes are made anew.
+//! that the process was writing. Indexes are made anew. Nothing in it is a link, or another user's (RC-3 of [`crate::recovery`]).
 
 use super::blocks::Blocks;
-use super::{Directory, StreamFile, StreamId, create_file, open_directory};
+use super::{Directory, INDEX, StreamFile, StreamId, create_file};
 use crate::error::{Error, Kind, Result};
 use crate::storage::{Appended, OwnFile};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use trace_control::directory::Directory as Opened;
 use trace_ctf::index;
 use trace_ctf::metadata::Format;
 use trace_ctf::packet::{self, PacketHeader};
@@ -30,38 +32,40 @@ impl Directory {
     /// Something else lies at `path`; a file cannot be read or written.
     pub(crate) fn resume(path: &Path, schema: &ctf::Schema, origin_ns: u64) -> Result<(Directory, u64)> {
         use super::Sink as _;
-        let is_empty = match std::fs::read_dir(path) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(Error::io("cannot read the trace directory", path, error)),
+        let cannot = |e: io::Error| Error::io("cannot continue the trace", path, e);
+        let opened = match own_directory(path) {
+            Ok(opened) => Some(opened).filter(|opened| !opened.names().is_ok_and(|names| names.is_empty())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(cannot(error)),
         };
-        if is_empty {
+        let Some(opened) = opened else {
             let mut directory = Directory::create(path, &schema.trace, Format::default(), Some(origin_ns))?;
             directory.describe(schema.events())?;
             return Ok((directory, 0));
-        }
-        let cannot = |e: io::Error| Error::io("cannot continue the trace", path, e);
+        };
         let path = std::path::absolute(path).map_err(cannot)?;
-        let format = format_of(&path, schema).map_err(cannot)?;
-        let directory = open_directory(&path).map_err(cannot)?;
-        match rustix::fs::mkdirat(&*directory, "index", Mode::RWXU) {
+        let user = opened.owner;
+        let format = format_of(&opened, schema).map_err(cannot)?;
+        let here = opened.descriptor().map_err(cannot)?;
+        match rustix::fs::mkdirat(here, INDEX, Mode::RWXU) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(cannot(error.into())),
         }
-        let index = open_directory(&path.join("index")).map_err(cannot)?;
+        let indexes = opened.at(INDEX).and_then(check_owner).map_err(cannot)?;
+        let own = |directory: &Opened| OwnFile::open(directory.descriptor()?, ".", DIRECTORY, Mode::empty());
+        let (directory, index) = (own(&opened).map_err(cannot)?, own(&indexes).map_err(cannot)?);
         let metadata = rewrite_metadata(&directory, schema, format).map_err(cannot)?;
         let mut streams = HashMap::new();
         let mut cut = 0;
-        for entry in std::fs::read_dir(&path).map_err(cannot)?.flatten() {
-            let Some((stream, name)) = entry.file_name().to_str().and_then(|n| Some((StreamId::of_file(n)?, n.to_owned())))
-            else {
-                continue;
-            };
-            let failed = |source| Error::from(Kind::Output { path: entry.path(), source });
-            let (file, bytes) = StreamFile::resume(&directory, &index, &name, stream, schema.trace.uuid).map_err(failed)?;
+        for name in opened.names().map_err(cannot)? {
+            let Some((stream, name)) = name.to_str().and_then(|name| Some((StreamId::of_file(name)?, name))) else { continue };
+            let at = path.join(name);
+            let failed = |source| Error::from(Kind::Output { path: at.clone(), source });
+            let file = opened.file(name, OFlags::RDWR, &[user]).and_then(OwnFile::of).map_err(failed)?;
+            let (file, bytes) = StreamFile::resume(file, &directory, &index, name, stream, schema.trace.uuid).map_err(failed)?;
             cut += bytes;
             if let Some(mut file) = file {
-                file.path = entry.path();
+                file.path = at;
                 streams.insert(stream, file);
             }
         }
@@ -71,6 +75,30 @@ impl Directory {
             cut,
         ))
     }
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// Says what to do about a trace that is not continued where it lies.
+fn elsewhere(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{error}; name another directory for the recovered trace (`--output`)"))
+}
+
+/// Opens the directory of a trace that is to be continued: no link, and this user's.
+pub(super) fn own_directory(path: &Path) -> io::Result<Opened> {
+    Opened::open(path).and_then(check_owner).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => error,
+        _ => elsewhere(error),
+    })
+}
+
+/// Whoever owns a directory may exchange everything in it.
+fn check_owner(directory: Opened) -> io::Result<Opened> {
+    if directory.owner == rustix::process::geteuid().as_raw() {
+        return Ok(directory);
+    }
+    let problem = format!("it belongs to another user (user ID {})", directory.owner);
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 impl StreamId {
@@ -83,17 +111,22 @@ impl StreamId {
     }
 }
 
-/// The form of the metadata at `path`. A trace directory that is not of this schema is not touched.
-fn format_of(path: &Path, schema: &ctf::Schema) -> io::Result<Format> {
-    let found = match std::fs::read(path.join("metadata")) {
-        Ok(found) => found,
+/// The form of the metadata in a directory. A trace directory that is not of this schema is not touched.
+fn format_of(directory: &Opened, schema: &ctf::Schema) -> io::Result<Format> {
+    let heads = [Format::Ctf18, Format::Ctf2].map(|format| (format, format.head(&schema.trace)));
+    let longest = heads.iter().map(|(_, head)| head.len()).max().unwrap_or(0);
+    let found = match directory.file("metadata", OFlags::RDONLY, &[directory.owner]) {
+        Ok(metadata) => {
+            let mut found = Vec::new();
+            metadata.take(longest as u64).read_to_end(&mut found)?;
+            found
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
-    for format in [Format::Ctf18, Format::Ctf2] {
-        let head = format.head(&schema.trace);
+    for (format, head) in heads {
         // The process may have ended while it wrote this file, its first.
-        if found.starts_with(head.as_bytes()) || head.as_bytes().starts_with(&found) && !has_streams(path) {
+        if found.starts_with(head.as_bytes()) || head.as_bytes().starts_with(&found) && !has_streams(directory) {
             return Ok(format);
         }
     }
@@ -101,9 +134,9 @@ fn format_of(path: &Path, schema: &ctf::Schema) -> io::Result<Format> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, problem))
 }
 
-fn has_streams(path: &Path) -> bool {
-    let is_stream = |entry: std::fs::DirEntry| entry.file_name().to_str().is_some_and(|n| StreamId::of_file(n).is_some());
-    std::fs::read_dir(path).into_iter().flatten().flatten().any(is_stream)
+fn has_streams(directory: &Opened) -> bool {
+    let is_stream = |name: OsString| name.to_str().is_some_and(|name| StreamId::of_file(name).is_some());
+    directory.names().unwrap_or_default().into_iter().any(is_stream)
 }
 
 fn rewrite_metadata(directory: &File, schema: &ctf::Schema, format: Format) -> io::Result<Appended> {
@@ -119,16 +152,16 @@ fn rewrite_metadata(directory: &File, schema: &ctf::Schema, format: Format) -> i
 pub(super) type Packets = Vec<index::Entry>;
 
 impl StreamFile {
-    /// Opens a stream file and cuts it behind its last whole packet. `None`: it has none, and is removed. Returns with it the
+    /// Cuts a stream file behind its last whole packet. `None`: it has none, and is removed. Returns with it the
     /// bytes that were cut off.
     fn resume(
+        mut file: OwnFile,
         directory: &File,
         indexes: &File,
         name: &str,
         stream: StreamId,
         uuid: [u8; 16],
     ) -> io::Result<(Option<StreamFile>, u64)> {
-        let mut file = OwnFile::open(directory, name, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty())?;
         let packets = whole_packets(&file, stream, uuid)?;
         let whole = packets.last().map_or(0, |last| last.offset + last.packet.packet_bits / 8);
         let is_kept = trace_registry::is_mutated!(recovery_partial_kept) && whole > 0;

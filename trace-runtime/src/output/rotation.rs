@@ -9,13 +9,15 @@
 //! A packet lies in one of them, so no event is in none or in two. Losses are told in that whose packets follow them: each
 //! trace counts from its beginning. What the ones before told is in its `index/earlier`, for recovery.
 
-use super::{Claim, Directory, Packet, Sink, StreamId, TAKEN};
+use super::resume::own_directory;
+use super::{Claim, Directory, INDEX, Packet, Sink, StreamId, TAKEN};
 use crate::error::{Error, Result};
 use crate::metadata;
 use crate::sys;
 use crate::transfer::Told;
+use rustix::fs::OFlags;
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trace_ctf::metadata::Format;
@@ -64,8 +66,8 @@ pub(crate) struct Rotated {
     own: Vec<(u64, u64, Vec<u8>)>,
 }
 
-/// What the traces before told, in each but the first: a line for each stream, its class, number and losses.
-const EARLIER: &str = "index/earlier";
+/// What the traces before told, in the index directory of each but the first: a line for each stream, its class, number and losses.
+const EARLIER: &str = "earlier";
 
 fn told_of(line: &str) -> Option<(StreamId, u64)> {
     let mut words = line.split(' ');
@@ -132,7 +134,14 @@ impl Rotated {
         }
         let (mut current, cut) = Directory::resume(&place(root, number), &own, begun_ns)?;
         // Missing where the process ended before it wrote anything there.
-        let text = std::fs::read_to_string(place(root, number).join(EARLIER)).unwrap_or_default();
+        let mut text = String::new();
+        let index = own_directory(root).and_then(|root| root.at(place(Path::new(""), number))?.at(INDEX));
+        let index = index.map_err(|e| Error::io("cannot continue", root, e))?;
+        if let Ok(mut earlier) = index.file(EARLIER, OFlags::RDONLY, &[index.owner]) {
+            earlier
+                .read_to_string(&mut text)
+                .map_err(|e| Error::io("cannot read", place(root, number).join(INDEX).join(EARLIER), e))?;
+        }
         let earlier: HashMap<StreamId, u64> = text.lines().filter_map(told_of).collect();
         let mut told: HashMap<StreamId, Told> = HashMap::new();
         for (stream, discarded) in &earlier {
@@ -182,7 +191,7 @@ impl Rotated {
         let number = self.number + 1;
         let mut next = Directory::create(&place(&self.root, number), &numbered(&self.trace, number), self.format, None)?;
         let lines = self.told.iter().map(|(id, told)| format!("{} {} {}\n", id.class, id.instance, told.discarded));
-        let path = place(&self.root, number).join(EARLIER);
+        let path = place(&self.root, number).join(INDEX).join(EARLIER);
         let lines = lines.collect::<String>();
         sys::without_signals(|| std::fs::write(&path, lines)).map_err(|e| Error::io("cannot write", &path, e))?;
         next.describe(&self.classes)?;

@@ -80,31 +80,3 @@ pub(crate) fn init_sequences() {
 pub(crate) fn pid_namespace() -> u64 {
     rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino)
 }
-
-/// Whether anybody has a file open for writing, or mapped so, in whatever container; `None`: the kernel does not say. `file`
-/// is open for reading, and of this user.
-///
-/// The kernel grants a read lease only on a file that nobody can write, fcntl(2).
-#[cfg(target_os = "linux")]
-pub(crate) fn is_open_for_writing(file: &std::fs::File) -> Option<bool> {
-    use std::os::fd::AsRawFd as _;
-    let lease = |kind: libc::c_int| {
-        // SAFETY: a system call that touches no memory of ours.
-        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) };
-        if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-    };
-    match lease(libc::F_RDLCK) {
-        Ok(()) => {
-            let _ = lease(libc::F_UNLCK);
-            Some(false)
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Some(true),
-        Err(_) => None,
-    }
-}
-
-/// As on Linux.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn is_open_for_writing(_file: &std::fs::File) -> Option<bool> {
-    None
-}

@@ -153,21 +153,6 @@ pub(crate) fn read_kernel_file(path: &str) -> io::Result<String> {
     String::from_utf8(text).map_err(io::Error::other)
 }
 
-/// Gives the calling thread a table of descriptors of its own, with the standard streams only. Returns false where the kernel
-/// does not know how (before Linux 5.9).
-///
-/// Locks of fcntl(2) belong to the table that they were taken in, so the program keeps its own.
-///
-/// # References
-///
-/// close_range(2).
-pub(crate) fn take_own_descriptors() -> bool {
-    const FIRST: libc::c_uint = 3;
-    const CLOSE_RANGE_UNSHARE: libc::c_uint = 1 << 1;
-    // SAFETY: nobody but this thread uses the new table.
-    unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE) == 0 }
-}
-
 /// How many seconds local time is ahead of UTC, as it was when a session that follows began, and whether this process is a child.
 static REMEMBERED: AtomicI64 = AtomicI64::new(0);
 static IS_KEPT: AtomicBool = AtomicBool::new(false);

@@ -22,7 +22,7 @@ const ASSEMBLY: Places = &[
 const C_LIBRARY: Places = &[
     ("trace-registry/src/sys/", "raw rseq registration"),
     ("trace-runtime/src/sys/", "what rustix lacks"),
-    ("trace-control/src/sys.rs", "the number of a peer in another PID namespace"),
+    ("trace-control/src/sys.rs", "peers in other PID namespaces, locks of open files"),
     ("trace-runtime/src/ring_buffer/", "what rustix lacks; a library of its own"),
     ("trace-runtime/src/clock/", "what rustix lacks"),
 ];
