@@ -145,7 +145,7 @@ impl Directory {
         Ok(Directory { path, directory, index, uuid, origin_ns, format, metadata, streams, has_packets: false, grows: true })
     }
 
-    /// Puts a file beside those of the trace that readers pass over: its name begins with a dot.
+    /// Puts a file among those of the trace that readers pass over, by its name.
     pub(crate) fn put(&mut self, name: &str, content: &[u8]) -> Result<()> {
         let directory = self.directory.file();
         let written = directory.and_then(|d| create_file(d, name)).and_then(|mut f| f.write(|f| f.write_all_at(content, 0)));
@@ -412,8 +412,12 @@ impl StreamFile {
 
     fn write(&mut self, parts: &[&[u8]; 3], size: u64) -> io::Result<()> {
         let (blocks, mut at) = (&mut self.blocks, self.len);
+        // By itself, since it may take a while (ST-1).
         self.file.write(|file| {
             blocks.allocate(file, at + size);
+            Ok(())
+        })?;
+        self.file.write(|file| {
             let written = rustix::io::pwritev(file, &parts.map(IoSlice::new), at)? as u64;
             if written == size {
                 return Ok(());

@@ -6,7 +6,9 @@
 //! # Invariants
 //!
 //! - ST-1: A descriptor is written to and closed only as long as it is of the file that was opened. A program may close all
-//!   descriptors that it does not know, and then be given their numbers for files of its own.
+//!   descriptors that it does not know, and then be given their numbers for files of its own. What is left is the moment between
+//!   fstat(2) and the call behind it: a program that closes and opens in another thread just then gets our bytes. Only a table of
+//!   descriptors of our own would end that, and it would keep open what the program closes: its pipes, its standard streams.
 //! - ST-2: Only the process that made a session's directory removes it, or who [recovers](crate::recovery) it when that is gone.
 //! - ST-3: The rings are there as long as anything else is: they are made first, held ([`place`], PL-3) before they get their name,
 //!   and removed last. A directory of an ended process without them is empty, but for rings that never got their name.

@@ -13,7 +13,6 @@ use super::resume::own_directory;
 use super::{Claim, Directory, INDEX, Packet, Sink, StreamId, TAKEN};
 use crate::error::{Error, Result};
 use crate::metadata;
-use crate::sys;
 use crate::transfer::Told;
 use rustix::fs::OFlags;
 use std::collections::HashMap;
@@ -191,9 +190,7 @@ impl Rotated {
         let number = self.number + 1;
         let mut next = Directory::create(&place(&self.root, number), &numbered(&self.trace, number), self.format, None)?;
         let lines = self.told.iter().map(|(id, told)| format!("{} {} {}\n", id.class, id.instance, told.discarded));
-        let path = place(&self.root, number).join(INDEX).join(EARLIER);
-        let lines = lines.collect::<String>();
-        sys::without_signals(|| std::fs::write(&path, lines)).map_err(|e| Error::io("cannot write", &path, e))?;
+        next.put(&format!("{INDEX}/{EARLIER}"), lines.collect::<String>().as_bytes())?;
         next.describe(&self.classes)?;
         let stream = StreamId { class: metadata::CONSUMER, instance: 0 };
         for (begin_ns, end_ns, content) in &self.own {
