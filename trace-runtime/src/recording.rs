@@ -1,4 +1,6 @@
 //! What a session is inside: rules, channel, reading end, files.
+//!
+//! One file, because rules, channel and delivery of a recording change together, under locks whose order stands here.
 
 use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, Clock, Heir, Output};
