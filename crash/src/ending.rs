@@ -4,6 +4,7 @@ use crate::case::{Case, Consumer, Means};
 use crate::counts::{Counts, LISTENS, Mapped, WRITES};
 use crate::workload;
 use anyhow::{Context as _, Result, bail, ensure};
+use std::ffi::CString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,7 +27,7 @@ impl Ground {
         let directory = tempfile::tempdir_in("/dev/shm").context("a directory in memory")?;
         let try_mount = directory.path().join("mount");
         std::fs::create_dir(&try_mount)?;
-        let can_mount = Mounted::new(&try_mount).is_ok();
+        let can_mount = Mounted::new(&try_mount, SMALL).is_ok();
         let cgroup = own_memory_cgroup().filter(|own| Cgroup::new(own, "try", &try_mount).is_ok());
         Ok(Ground { directory, command, can_mount, cgroup })
     }
@@ -66,7 +67,7 @@ pub(crate) fn end(ground: &Ground, case: &Case) -> Result<Ended> {
     let directory = ground.place(case);
     let traces = directory.join("traces");
     std::fs::create_dir_all(&traces)?;
-    let mounted = if case.means == Means::DiskFull && ground.can_mount { Some(Mounted::new(&traces)?) } else { None };
+    let mounted = if case.means == Means::DiskFull && ground.can_mount { Some(Mounted::new(&traces, SMALL)?) } else { None };
     let _cgroup = match &ground.cgroup {
         Some(own) if case.means == Means::OutOfMemory => Some(Cgroup::new(own, &case.number.to_string(), &directory)?),
         _ => None,
@@ -175,12 +176,16 @@ fn until_full(stderr: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Room for a part of a trace.
+const SMALL: &str = "256k";
+
 /// A small file system in memory.
-struct Mounted(PathBuf);
+pub(crate) struct Mounted(PathBuf);
 
 impl Mounted {
-    fn new(at: &Path) -> Result<Mounted> {
-        rustix::mount::mount("none", at, "tmpfs", rustix::mount::MountFlags::empty(), c"size=256k,mode=700")?;
+    pub(crate) fn new(at: &Path, size: &str) -> Result<Mounted> {
+        let options = CString::new(format!("size={size},mode=700"))?;
+        rustix::mount::mount("none", at, "tmpfs", rustix::mount::MountFlags::empty(), options.as_c_str())?;
         Ok(Mounted(at.to_owned()))
     }
 

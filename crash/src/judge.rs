@@ -95,7 +95,7 @@ pub(crate) fn judge(ground: &Ground, case: &Case, ended: &Ended) -> Result<Verdi
 }
 
 /// Opens what a program left. Somebody who consumed the rings and was killed is believed for a moment.
-fn open(session: &Path) -> Result<Remains> {
+pub(crate) fn open(session: &Path) -> Result<Remains> {
     let begun = Instant::now();
     loop {
         match Remains::open(session) {
@@ -109,14 +109,14 @@ fn open(session: &Path) -> Result<Remains> {
 
 /// The events of a trace that were counted outside, by thread, and those that it says are lost.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     numbers: [BTreeMap<u64, bool>; THREADS],
-    torn: u64,
-    lost: u64,
+    pub(crate) torn: u64,
+    pub(crate) lost: u64,
 }
 
 /// Reads a trace by both readers, which must say the same.
-fn read(directory: &Path, event: &str) -> Result<Found> {
+pub(crate) fn read(directory: &Path, event: &str) -> Result<Found> {
     let trace = Trace::open(directory)?;
     if !trace.damage().is_empty() {
         bail!("{:?}", trace.damage());
@@ -156,6 +156,20 @@ fn read(directory: &Path, event: &str) -> Result<Found> {
 }
 
 impl Found {
+    /// Adds what another trace holds. What both have counts once: a snapshot has what its session has, too.
+    pub(crate) fn merge(&mut self, other: Found) {
+        for (numbers, others) in self.numbers.iter_mut().zip(other.numbers) {
+            numbers.extend(others);
+        }
+        self.torn += other.torn;
+        self.lost += other.lost;
+    }
+
+    /// How many events of a thread there are.
+    pub(crate) fn count(&self, thread: usize) -> u64 {
+        self.numbers[thread].len() as u64
+    }
+
     fn add(&mut self, payload: &Value<'_>) {
         let number = |name| payload.member(name).and_then(|n| n.as_u64());
         let text = payload.member("text");

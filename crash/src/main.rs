@@ -3,7 +3,8 @@
 //!
 //! `crash ENDINGS [--seed N] [--means NAME] [--command PATH] [--mutate NAME]`, which `cargo xtask crash` runs. Programs run four
 //! at a time in one run-time directory, each with two or three sessions. With a mutation, a step of recovery is broken, and the
-//! run ends as soon as that is noticed. Exit status: 0 nothing was wrong, 1 something was.
+//! run ends as soon as that is noticed. Exit status: 0 nothing was wrong, 1 something was. `crash soak DEATHS` is the crash-loop
+//! soak, see `soak.rs`.
 #![expect(unsafe_code, reason = "shared memory, and ends of processes")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -11,6 +12,7 @@ mod case;
 mod counts;
 mod ending;
 mod judge;
+mod soak;
 mod workload;
 
 use anyhow::{Context as _, Result, ensure};
@@ -23,8 +25,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 fn main() -> ExitCode {
-    if let Ok(words) = std::env::var(workload::VARIABLE) {
-        return match workload::run(&words) {
+    let programs: [(&str, fn(&str) -> Result<()>); 2] = [(workload::VARIABLE, workload::run), (soak::VARIABLE, soak::program)];
+    for (variable, program) in programs {
+        let Ok(words) = std::env::var(variable) else { continue };
+        return match program(&words) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -32,7 +36,12 @@ fn main() -> ExitCode {
             }
         };
     }
-    match arguments().and_then(|arguments| run(&arguments)) {
+    let mut words = std::env::args().skip(1).peekable();
+    let is_right = match words.next_if_eq("soak") {
+        Some(_) => soak::run(words),
+        None => arguments(words).and_then(|arguments| run(&arguments)),
+    };
+    match is_right {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -50,8 +59,7 @@ struct Arguments {
     is_mutated: bool,
 }
 
-fn arguments() -> Result<Arguments> {
-    let mut words = std::env::args().skip(1);
+fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments> {
     let endings = words.next().context("ENDINGS: a number")?.parse().context("ENDINGS: a number")?;
     let mut arguments = Arguments { endings, seed: 1, means: None, command: None, is_mutated: false };
     while let Some(option) = words.next() {

@@ -113,6 +113,9 @@ impl std::fmt::Debug for Recording {
     }
 }
 
+/// A panic changes nothing halfway that others see: the state is behind locks, and a failure is set once.
+impl std::panic::RefUnwindSafe for Recording {}
+
 impl Recording {
     pub(crate) fn create(
         process: &'static Process,

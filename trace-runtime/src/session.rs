@@ -274,3 +274,5 @@ fn record<E: Event>(target: &Target, event: &E) {
         target.lose(Loss::Nested);
     }
 }
+
+static_assertions::assert_impl_all!(Session: Send, Sync, std::panic::UnwindSafe, std::panic::RefUnwindSafe);

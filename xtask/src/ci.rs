@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 type Step = fn() -> Result<Tally>;
 
 /// Cheap steps first. The short link matrix is one of the workspace's tests.
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("tidy", tidy::run),
     ("check", check::run),
     ("test", test::run),
@@ -17,6 +17,7 @@ const STEPS: [(&str, Step); 11] = [
     ("ui", || ui::run(false)),
     ("stress", stress::ci),
     ("crash", crash::ci),
+    ("soak", crash::soak_ci),
     ("golden", || golden::run(false)),
     ("instructions", || instructions::run(false)),
     ("readme", readme::run),

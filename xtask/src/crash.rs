@@ -1,4 +1,4 @@
-//! `cargo xtask crash`.
+//! `cargo xtask crash`, and `cargo xtask soak`, which is another mode of the same program.
 
 use crate::process::{Cmd, Tally};
 use crate::stress;
@@ -11,6 +11,10 @@ use std::time::Duration;
 const SHORT: u64 = 130;
 const MUTATED: u64 = 260;
 const LIMIT: Duration = Duration::from_secs(8 * 60 * 60);
+/// Deaths of the soak's short form.
+const FEW: u64 = 160;
+/// Deaths of the soak.
+pub(crate) const MANY: u64 = 1000;
 /// Names of mutations of recovery begin so.
 pub(crate) const PREFIX: &str = "recovery_";
 
@@ -66,6 +70,17 @@ fn mutated(laboratory: Cmd, name: &str) -> Cmd {
         "recovery_written_again" | "recovery_partial_kept" => laboratory.args(["--means", "SIGKILL in a write"]),
         _ => laboratory,
     }
+}
+
+/// Programs that start and die in a loop.
+pub(crate) fn soak(deaths: u64, seed: u64) -> Result<Cmd> {
+    let program = stress::build("crash", false)?;
+    Ok(Cmd::new(program).args(["soak", &deaths.to_string(), "--seed", &seed.to_string()]).limit(LIMIT))
+}
+
+/// The soak's short form.
+pub(crate) fn soak_ci() -> Result<Tally> {
+    soak(FEW, 1)?.check()
 }
 
 fn laboratory(endings: u64, with_mutations: bool) -> Result<Cmd> {

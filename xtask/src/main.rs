@@ -168,6 +168,19 @@ enum Verb {
     /// The last line is the result. With a mutation, it must fail. Where it may make a memory cgroup and mount a file system, it
     /// uses them; else it says what stands in.
     Crash(crash::Arguments),
+    /// The crash-loop soak: a thousand programs that start and die by every means, families that fork and exec, two programs in
+    /// one directory, all in 256 MB of memory.
+    ///
+    /// Nobody may be ended by a signal of ours, what lies behind must stay within its bound, and every event must be in a trace,
+    /// stated as lost, or have lain in rings whose removal was counted. The last line is the result.
+    Soak {
+        /// So many deaths.
+        #[arg(long, value_name = "N", default_value_t = crash::MANY)]
+        deaths: u64,
+        /// Another seed gives other programs and other moments.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+    },
     /// Traces in CTF 2, against babeltrace2 2.1.
     ///
     /// It is installed into `target/debian-13`, 230 MB, which takes a minute, needs root, a network and debootstrap (Debian:
@@ -274,6 +287,7 @@ fn run(verb: Verb) -> Result<bool> {
         Verb::Stress { mutate: Some(name), .. } => stress::mutated(&name),
         Verb::Stress { long, mutate: None } => stress::run(long),
         Verb::Crash(arguments) => crash::run(&arguments),
+        Verb::Soak { deaths, seed } => crash::soak(deaths, seed)?.passes(),
         Verb::Ctf2 => Ok(ctf2::run()?.close()),
         Verb::CtfSuite { directory } => Ok(ctf_suite::run(directory.as_deref())?.close()),
         Verb::BenchControl { json, short } => bench_control::run(json, Form::new(short)),
