@@ -25,8 +25,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 fn main() -> ExitCode {
-    let programs: [(&str, fn(&str) -> Result<()>); 2] = [(workload::VARIABLE, workload::run), (soak::VARIABLE, soak::program)];
-    for (variable, program) in programs {
+    type Program = fn(&str) -> Result<()>;
+    for (variable, program) in [(workload::VARIABLE, workload::run as Program), (soak::VARIABLE, soak::program)] {
         let Ok(words) = std::env::var(variable) else { continue };
         return match program(&words) {
             Ok(()) => ExitCode::SUCCESS,

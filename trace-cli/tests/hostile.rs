@@ -168,9 +168,9 @@ fn answer(verb: &str) -> Value {
 /// Answers the requests of one peer: as any agent does, until it is asked something else than `hello`, unless it begins with
 /// that.
 fn serve(stream: UnixStream, harm: Harm, at_once: bool) -> std::io::Result<()> {
-    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let lines = BufReader::new(stream.try_clone()?).lines();
     let mut stream = stream;
-    while let Some(line) = lines.next() {
+    for line in lines {
         let request: Value = serde_json::from_str(&line?)?;
         let (id, verb) = (request["id"].clone(), request["do"].as_str().unwrap_or_default().to_owned());
         if verb == "hello" && !at_once {

@@ -241,8 +241,8 @@ fn a_setuid_program_ignores_the_environment_and_opens_no_socket() {
 
 /// Connects as the command does, for requests that it would not make. If root runs this, the program wants a proof.
 fn connect(directory: &Path) -> UnixStream {
-    let name = directory.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("an image");
-    let mut client = Client::connect(&Image { name, path: directory.to_owned() }).expect("it listens");
+    let image = Image::at(directory.to_owned()).expect("an image");
+    let mut client = Client::connect(&image).expect("it listens");
     client.ask::<Process>(&Request::Hello).expect("it answers");
     client.into_stream()
 }

@@ -12,7 +12,6 @@ pub mod proof;
 pub mod protocol;
 mod sys;
 pub mod terminal;
-pub mod units;
 
 pub use client::{Client, Error};
 pub use sys::{Peer, hold, is_held, peer};

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
-use trace_control::units;
+use trace_registry::units;
 use winnow::ascii::multispace0;
 use winnow::combinator::{alt, opt, preceded};
 use winnow::error::{ContextError, ErrMode};

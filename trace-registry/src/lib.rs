@@ -14,6 +14,7 @@
 //! | [`site`] | traced functions and ad-hoc events: classes made from inferred types |
 //! | [`state_dump`] | functions that record a program's state |
 //! | [`event_id`], [`format`] | event IDs of a stream class, format descriptions as text |
+//! | [`units`] | sizes and durations as people write them |
 //! | [`sys`] | per-thread block, restartable sequences |
 //!
 //! The crate is `no_std` with `alloc`, and knows nothing of ring buffers, sessions or files: a probe list carries
@@ -46,6 +47,7 @@ pub mod state_dump;
 pub mod sync;
 pub mod sys;
 pub mod tracepoint;
+pub mod units;
 
 pub use abi::Abi;
 pub use closure::{AttachGuard, DetachError};

@@ -25,8 +25,8 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use trace_control::units;
 use trace_filter::Excerpt;
+use trace_registry::units;
 
 /// The session of the environment; the one that the command means where it is told no other.
 pub(crate) const SESSION_NAME: &str = "default";

@@ -21,8 +21,8 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trace_control::units;
 use trace_filter::{Expression, Key};
+use trace_registry::units;
 use trace_registry::{Glob, Level, ProbeDescriptor};
 
 /// One rule.

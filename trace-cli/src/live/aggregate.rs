@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use trace_control::protocol::{Aggregate, AggregateGroup, AggregateNumber, Aggregates, Aggregating, Request, Steps};
-use trace_control::units;
+use trace_registry::units;
 
 use super::process::Process;
 use super::record::interruption;

@@ -96,7 +96,7 @@ impl Size {
     fn bytes(&self) -> Result<u64, String> {
         match self {
             Self::Bytes(bytes) => Ok(*bytes),
-            Self::Text(text) => trace_control::units::size(text),
+            Self::Text(text) => trace_registry::units::size(text),
         }
     }
 

@@ -9,8 +9,8 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 use trace_control::place::Image;
 use trace_control::protocol::{self, Diagnosis, Finding, Request, SessionState, Status, Verdict};
-use trace_control::units;
 use trace_ctf::reader::{Trace, discover};
+use trace_registry::units;
 
 use super::process::Process;
 use super::target::Target;

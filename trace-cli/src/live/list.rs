@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use trace_control::protocol::{Hit, Hits, Listing, Probe, Request, StateDump, Tracepoint, Watch};
-use trace_control::units;
 use trace_registry::Glob;
 use trace_registry::registry::{Match, find, some_of};
+use trace_registry::units;
 
 use super::target::Target;
 use super::text;

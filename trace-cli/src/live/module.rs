@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use trace_control::protocol::{LoadModule, Module, Modules, Request, UnloadModule};
-use trace_control::units;
+use trace_registry::units;
 
 use super::process::Process;
 use super::target::Target;

@@ -13,7 +13,7 @@ use trace_control::Error;
 use trace_control::place::Image;
 use trace_control::protocol::{RefusalKind, Request, SessionName, SessionPlan, SessionState, Status};
 use trace_control::terminal::printable;
-use trace_control::units;
+use trace_registry::units;
 
 use super::external::External;
 use super::family::Family;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use trace_control::place::{self, Image};
-use trace_control::units;
+use trace_registry::units;
 use trace_runtime::recovery::{Recovered, Remains};
 
 use super::target::Target;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Zoned;
 use serde_json::json;
 use trace_control::protocol::{Request, SessionName, SessionPlan, SessionState, Status};
-use trace_control::units;
 use trace_ctf::metadata::Format;
+use trace_registry::units;
 
 use super::process::Process;
 use super::status;

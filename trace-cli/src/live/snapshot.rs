@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use trace_control::protocol::{Receipt, Request, Snapshot, Status};
-use trace_control::units;
+use trace_registry::units;
 
 use super::process::Process;
 use super::target::Target;

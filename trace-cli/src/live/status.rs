@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use trace_control::protocol::{Losses, NotKept, Request, SessionState, Status};
-use trace_control::units;
+use trace_registry::units;
 
 use super::process::Process;
 use super::target::Target;

@@ -3,7 +3,7 @@
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use trace_control::units;
+use trace_registry::units;
 
 use crate::failure::Failure;
 

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     source: Source,
 
     /// Only trees that take at least so long, such as 5ms.
-    #[arg(long, value_name = "DURATION", value_parser = trace_control::units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = trace_registry::units::duration)]
     min: Option<std::time::Duration>,
 }
 

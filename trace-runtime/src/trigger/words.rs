@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::rule::Placed;
 use std::ops::Range;
 use std::time::Duration;
-use trace_control::units;
+use trace_registry::units;
 
 const DURATIONS: &str = "a number and ns, us, ms, s, min, h or d, such as `5ms`";
 

@@ -7,7 +7,9 @@
 //!
 //! `_` may stand between digits, and a fraction where the result is whole: `1.5G`, `1.5s`.
 
-use std::time::Duration;
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
 
 /// What may stand after a number, for messages.
 pub const UNITS: &str = "K, M, G, T (1024 each) or ns, us, ms, s, m or min, h, d";
@@ -48,7 +50,7 @@ pub fn nanoseconds(unit: &str) -> Option<u64> {
 /// What is wrong, and an example.
 ///
 /// ```
-/// use trace_control::units::size;
+/// use trace_registry::units::size;
 /// assert_eq!(size("64M"), Ok(64 << 20));
 /// assert_eq!(size("4k"), Ok(4 << 10));
 /// assert_eq!(size("1 GiB"), Ok(1 << 30));
@@ -68,7 +70,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use trace_control::units::duration;
+/// use trace_registry::units::duration;
 /// assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
 /// assert_eq!(duration("2 min"), Ok(Duration::from_secs(120)));
 /// assert_eq!(duration("1d"), Ok(Duration::from_secs(86_400)));
@@ -88,7 +90,8 @@ fn multiple(number: &str, unit: u64, tolerance: f64) -> Option<u64> {
         return whole.checked_mul(unit);
     }
     let value = number.parse::<f64>().ok()? * unit as f64;
-    ((value - value.round()).abs() <= tolerance && value < 9e18).then_some(value.round() as u64)
+    let whole = (value + 0.5) as u64; // `f64::round` is not in `core`
+    ((value - whole as f64).abs() <= tolerance && value < 9e18).then_some(whole)
 }
 
 /// Divides a number from its unit.
