@@ -1,18 +1,19 @@
 //! `cargo xtask ci`.
 
 use crate::process::Tally;
-use crate::{check, crash, ctf2, fuzz, golden, instructions, readme, stress, test, tidy, ui};
+use crate::{check, crash, ctf_suite, ctf2, fuzz, golden, instructions, readme, stress, test, tidy, ui};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
 type Step = fn() -> Result<Tally>;
 
 /// Cheap steps first. The short link matrix is one of the workspace's tests.
-const STEPS: [(&str, Step); 12] = [
+const STEPS: [(&str, Step); 13] = [
     ("tidy", tidy::run),
     ("check", check::run),
     ("test", test::run),
     ("ctf2", ctf2::run),
+    ("ctf-suite", || ctf_suite::run(None)),
     ("fuzz", fuzz::short),
     ("ui", || ui::run(false)),
     ("stress", stress::ci),
