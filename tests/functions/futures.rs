@@ -99,8 +99,98 @@ fn cancellation_errors_and_panics() {
     assert_eq!(ends, [outer, outer, inner, outer, inner, outer]);
 }
 
+/// A rule with `level info` takes functions, and not what is many times as much.
+#[test]
+fn polls_are_debugging() {
+    use ringtrace::Level;
+    let level = |name: &str| {
+        let named = |probe: &&ringtrace::ProbeDescriptor| probe.name().to_string().ends_with(name);
+        ringtrace::registry::probes().find(named).unwrap_or_else(|| panic!("no {name}")).level
+    };
+    assert_eq!((level("outer::entry"), level("outer::exit")), (Level::Info, Level::Info));
+    assert_eq!((level("outer::poll::entry"), level("outer::poll::exit")), (Level::DebugFunction, Level::DebugFunction));
+}
+
 #[test]
 fn a_traced_future_is_send_where_it_was() {
     fn is_send(_: impl Send) {}
     is_send(outer(1, ""));
+}
+
+mod returned {
+    use super::Later;
+    use ringtrace::tracepoint;
+    use std::future::Future;
+    use std::pin::Pin;
+
+    type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+    /// As `async fn` in a trait is often written.
+    #[tracepoint(result)]
+    pub(super) fn opaque(times: u32) -> impl Future<Output = u32> + Send {
+        if times == 0 {
+            return body(7);
+        }
+        body(times)
+    }
+
+    async fn body(times: u32) -> u32 {
+        Later(times).await;
+        times
+    }
+
+    /// What `#[async_trait]` makes of an `async fn`.
+    pub(super) struct Store;
+
+    #[tracepoint]
+    impl Store {
+        pub(super) fn boxed<'life, 'async_trait>(
+            &'life self,
+            times: u32,
+        ) -> ::core::pin::Pin<Box<dyn ::core::future::Future<Output = u32> + ::core::marker::Send + 'async_trait>>
+        where
+            'life: 'async_trait,
+        {
+            assert!(times != 13, "unlucky");
+            Box::pin(async move {
+                if times == 99 {
+                    return 0;
+                }
+                Later(times).await;
+                times
+            })
+        }
+
+        #[tracepoint(sync)]
+        pub(super) fn called(&self, times: u32) -> BoxFuture<'_, u32> {
+            let body = body(times);
+            Box::pin(body)
+        }
+    }
+}
+
+/// Functions that return a future are over when that is, whoever writes it so: a macro above ours, say.
+#[test]
+fn a_future_that_is_returned_is_traced_to_its_end() {
+    let _alone = common::alone();
+    let contents = recorded("functions:futures::returned::*", || {
+        assert_eq!(poll(returned::opaque(2), 9), Some(2));
+        assert_eq!(poll(returned::opaque(0), 1), None);
+        assert_eq!(poll(returned::Store.boxed(3), 9), Some(3));
+        drop(returned::Store.boxed(1));
+        assert!(std::panic::catch_unwind(|| drop(returned::Store.boxed(13))).is_err());
+        assert_eq!(poll(returned::Store.called(1), 9), Some(1));
+    });
+    let of = |function: &str, field: &str| contents.values(&format!("functions:futures::returned::{function}::exit"), field);
+    assert_eq!(contents.numbers("functions:futures::returned::opaque::exit", "polls"), [3, 1]);
+    assert_eq!(contents.numbers("functions:futures::returned::Store::boxed::exit", "polls"), [4, 0, 0]);
+    let outcomes = of("Store::boxed", "outcome");
+    for (outcome, expected) in outcomes.iter().zip(["returned", "cancelled", "panicked"]) {
+        assert!(outcome.contains(expected), "{outcomes:?}");
+    }
+    assert_eq!(outcomes.len(), 3);
+    assert!(fields(&contents, "opaque::exit")[0].contains("result="), "{:?}", fields(&contents, "opaque::exit"));
+    // Timed alone, as it says.
+    assert!(!names(&contents).iter().any(|name| name.contains("called::poll")));
+    assert_eq!(of("Store::called", "outcome").len(), 1);
 }

@@ -1,8 +1,12 @@
-//! The calls of `examples/orders.rs`, as `ringtrace tree`, `latency` and `export` show them, are those that the program counted.
+//! The calls of `examples/orders.rs`, as `ringtrace tree`, `latency` and `export` show them, are those that the program counted. Spans
+//! that are held across `.await` are paired.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::{Command, Output};
+use std::task::{Context, Poll, Waker};
 
 use serde_json::Value;
 use trace_ctf::reader::Trace;
@@ -166,4 +170,107 @@ fn exports(here: &Path, counted: &[Call]) {
         let row = format!("<td>{name}</td><td class=\"n\">{calls}</td>");
         assert!(report.contains(&row), "no {row}");
     }
+}
+
+/// Pending so many times.
+struct Later(u32);
+
+impl Future for Later {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.0 == 0 {
+            return Poll::Ready(());
+        }
+        self.0 -= 1;
+        Poll::Pending
+    }
+}
+
+const TASKS: u64 = 50;
+
+/// A span that is held while others run on its thread.
+async fn held(task: u64) {
+    let _span = ringtrace::span!("spans:held", task);
+    Later(2).await;
+}
+
+/// The same in a traced function.
+#[ringtrace::tracepoint(name = "spans:traced")]
+async fn traced(task: u64) {
+    let _span = ringtrace::span!("spans:inside", task);
+    Later(2).await;
+    inner();
+}
+
+#[ringtrace::tracepoint(name = "spans:inner")]
+fn inner() {
+    std::hint::black_box(());
+}
+
+/// Spans of tasks that take turns on one thread and end on another one are paired by what they are, and not by their thread.
+#[test]
+fn spans_held_across_await_are_paired() {
+    let here = tempfile::tempdir().expect("a directory");
+    let here = here.path();
+    let session = ringtrace::Session::builder("spans").enable("spans:*").output(here.join("trace")).start().expect("a session");
+    let futures = |task| -> [Pin<Box<dyn Future<Output = ()> + Send>>; 2] { [Box::pin(held(task)), Box::pin(traced(task))] };
+    let mut tasks: Vec<_> = (0..TASKS).flat_map(futures).collect();
+    fn turn(tasks: &mut Vec<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+        let mut context = Context::from_waker(Waker::noop());
+        tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
+    }
+    turn(&mut tasks);
+    // Half of them end here, half elsewhere.
+    let half = tasks.split_off(tasks.len() / 2);
+    let run = |mut tasks: Vec<_>| {
+        while !tasks.is_empty() {
+            turn(&mut tasks);
+        }
+    };
+    run(tasks);
+    std::thread::spawn(move || run(half)).join().expect("it ends");
+    session.stop().expect("it stops");
+    drop(session);
+
+    for name in ["spans:held", "spans:inside"] {
+        let row = &lines(&ringtrace(&["latency", "--json", name, "--in", "trace"], here).stdout)[0];
+        assert_eq!(row["latency_ns"]["count"], TASKS, "{row}");
+        assert_eq!(row["unpaired"]["open"], 0, "{row}");
+    }
+    let own = |fields: &Value, name: &str| {
+        let value = fields.as_str().expect("fields").split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_else(|| panic!("no {name}: {fields}")).parse::<i64>().expect("a number")
+    };
+    let tree = lines(&ringtrace(&["tree", "--json", "trace"], here).stdout);
+    for name in ["spans:held", "spans:inside", "spans:traced", "spans:inner"] {
+        let of_it: Vec<_> = tree.iter().filter(|line| line["name"] == name).collect();
+        assert_eq!(of_it.len() as u64, TASKS, "{name}");
+        for line in of_it {
+            // The exit knows how long it was, to the two readings of a clock; of another entry it would be shorter or longer by turns.
+            let (shown, own) = (number(line, "duration_ns"), own(&line["end_fields"], "duration"));
+            assert!(shown >= own, "{line}");
+        }
+    }
+    // In the line before, which is of its function.
+    let is_inside = |pair: &[Value]| pair[1]["name"] == "spans:inside" && pair[0]["name"] == "spans:traced";
+    assert_eq!(tree.windows(2).filter(|pair| is_inside(pair)).count() as u64, TASKS);
+    ringtrace(&["report", "trace", "--output", "report.html"], here);
+    let report = std::fs::read_to_string(here.join("report.html")).expect("a page");
+    for name in ["spans:held", "spans:inside"] {
+        assert!(report.contains(&format!("<td>{name}</td><td class=\"n\">{TASKS}</td>")), "{name}");
+    }
+    let chrome: Value = serde_json::from_slice(&ringtrace(&["export", "--to", "chrome", "trace"], here).stdout).expect("JSON");
+    // Every slice that begins on a thread ends there.
+    let mut open = BTreeMap::new();
+    for event in chrome["traceEvents"].as_array().expect("events") {
+        let depth = open.entry(event["tid"].as_i64()).or_insert(0_i64);
+        *depth += match event["ph"].as_str() {
+            Some("B") => 1,
+            Some("E") => -1,
+            _ => 0,
+        };
+        assert!(*depth >= 0, "{event}");
+    }
+    assert!(open.values().all(|depth| *depth == 0), "{open:?}");
 }

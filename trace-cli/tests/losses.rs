@@ -316,21 +316,27 @@ fn trees_do_not_reach_over_what_is_missing() {
     });
 }
 
+/// The events of an export for Chrome that have a time, in the order of time.
+fn timed(exported: &str) -> Vec<(i64, Value)> {
+    // Times have more digits than floating point, and each event has a line.
+    let timed = |line: &str| {
+        let (_, rest) = line.split_once("\"ts\":")?;
+        let time: i64 = rest.split(',').next()?.replace('.', "").parse().unwrap();
+        Some((time, serde_json::from_str::<Value>(line.trim_end_matches(',')).unwrap()))
+    };
+    let mut events: Vec<_> = exported.lines().filter_map(timed).collect();
+    // As their readers do: by time, and where that is the same, as they stand.
+    events.sort_by_key(|(time, _)| *time);
+    events
+}
+
 #[test]
 fn slices_of_an_export_do_not_reach_over_what_is_missing() {
     with(|made, here, missing| {
         run(&["export", "trace", "--to", "chrome", "-o", "trace.json"], here);
         let exported = fs::read_to_string(here.join("trace.json")).unwrap();
         assert!(serde_json::from_str::<Value>(&exported).is_ok());
-        // Times have more digits than floating point, and each event has a line.
-        let timed = |line: &str| {
-            let (_, rest) = line.split_once("\"ts\":")?;
-            let time: i64 = rest.split(',').next()?.replace('.', "").parse().unwrap();
-            Some((time, serde_json::from_str::<Value>(line.trim_end_matches(',')).unwrap()))
-        };
-        let mut events: Vec<_> = exported.lines().filter_map(timed).collect();
-        // As their readers do: by time, and where that is the same, as they stand.
-        events.sort_by_key(|(time, _)| *time);
+        let events = timed(&exported);
         let mut open: BTreeMap<i64, Vec<(i64, &Value)>> = BTreeMap::new();
         let mut slices = 0;
         for (time, event) in &events {
@@ -402,4 +408,164 @@ fn every_verb_says_from_when_a_snapshot_is_whole() {
     // Nothing is said where nothing is missing.
     let output = run(&["stats", "lossy", "--whole"], here);
     assert!(!String::from_utf8(output.stdout).unwrap().contains("whole:"));
+}
+
+/// An event of a span or a call.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    time: u64,
+    /// 0 and 1: a call is entered and left; 2 and 3: a span is.
+    kind: u32,
+    tid: i32,
+    /// The span's.
+    number: u64,
+    duration: u64,
+    is_kept: bool,
+}
+
+/// Writes a trace of spans that outlive the calls that they began in, and end on whatever threads. Returns what happened.
+fn make_spans(directory: &Path) -> Vec<Step> {
+    let (mut random, mut now) = (Random(7), 1000);
+    let (mut steps, mut calls, mut spans) = (Vec::new(), [None; 4], Vec::new());
+    for number in 0..6000 {
+        now += 600 + random.below(3000);
+        let thread = random.below(4) as usize;
+        let mut step = |kind, number, begin| {
+            steps.push(Step { time: now, kind, tid: 100 + thread as i32, number, duration: now - begin, is_kept: true });
+        };
+        match (random.below(2), calls[thread]) {
+            (0, None) => {
+                calls[thread] = Some(now);
+                step(0, 0, now);
+            }
+            (0, Some(begin)) => {
+                calls[thread] = None;
+                step(1, 0, begin);
+            }
+            _ if spans.len() < 12 && random.below(2) == 0 || spans.is_empty() => {
+                spans.push((number, now));
+                step(2, number, now);
+            }
+            _ => {
+                let (number, begin) = spans.swap_remove(random.below(spans.len() as u64) as usize);
+                step(3, number, begin);
+            }
+        }
+    }
+    let clock = Clock { uuid: [3; 16], offset_s: 1_700_000_000, ..Clock::default() };
+    let context = vec![Field::new("vtid", FieldClass::signed(32))];
+    let streams = vec![StreamClass { id: 0, header: EventHeader::Full, context }];
+    let mut schema = Schema::new(Trace { uuid: UUID, environment: Vec::new(), clock, streams }).unwrap();
+    let labels = vec![Label { label: "returned".into(), low: 0, high: 0 }];
+    let outcome = Field::new("outcome", FieldClass::Enumeration { bits: 8, signed: false, labels });
+    let duration = Field { unit: Some("ns".into()), ..Field::new("duration", FieldClass::unsigned(64)) };
+    let number = Field::new("span", FieldClass::unsigned(64));
+    let classes = [
+        ("app:work::entry", vec![]),
+        ("app:work::exit", vec![outcome.clone(), duration.clone()]),
+        ("app:held::entry", vec![number.clone()]),
+        ("app:held::exit", vec![number, outcome, duration]),
+    ];
+    for (id, (name, fields)) in (0..).zip(classes) {
+        schema.add(EventClass { stream_id: 0, id, name: name.into(), level: None, source: None, fields }).unwrap();
+    }
+    fs::create_dir_all(directory).unwrap();
+    fs::write(directory.join("metadata"), metadata::write(&schema)).unwrap();
+    let (mut file, mut header) = (Vec::new(), PacketHeader::default());
+    for (number, packet) in steps.chunks_mut(60).enumerate() {
+        let mut content = Vec::new();
+        for (place, step) in packet.iter_mut().enumerate() {
+            step.is_kept = number % 4 != 2 || !(20..35).contains(&place);
+            if !step.is_kept {
+                header.events_discarded += 1;
+                continue;
+            }
+            EventHeader::Full.encode(step.kind, step.time, 0, &mut content);
+            content.extend(step.tid.to_le_bytes());
+            if step.kind >= 2 {
+                content.extend(step.number.to_le_bytes());
+            }
+            if step.kind % 2 == 1 {
+                content.push(0);
+                content.extend(step.duration.to_le_bytes());
+            }
+        }
+        header.sequence = number as u64;
+        (header.timestamp_begin, header.timestamp_end) = (packet[0].time, packet[packet.len() - 1].time);
+        header.content_bits = (HEADER_LEN + content.len()) as u64 * 8;
+        header.packet_bits = header.content_bits;
+        file.extend(header.encode(&UUID));
+        file.append(&mut content);
+    }
+    fs::write(directory.join("stream"), file).unwrap();
+    steps
+}
+
+/// The entry and the exit of a span are a pair by their number, whatever is missing between them.
+#[test]
+fn spans_are_paired_across_what_is_missing() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    let steps = make_spans(&here.join("trace"));
+    let tree = lines(&["tree", "trace", "--json"], here);
+    let held: BTreeMap<i64, &Value> = tree
+        .iter()
+        .filter(|line| line["name"] == "app:held")
+        .map(|line| (line["time_ns"].as_i64().unwrap() - ORIGIN, line))
+        .collect();
+    let (mut whole, mut begin_lost, mut end_lost) = (0, 0, 0);
+    for entry in steps.iter().filter(|step| step.kind == 2) {
+        let exit = steps.iter().find(|step| step.kind == 3 && step.number == entry.number);
+        let line = held.get(&(entry.time as i64)).copied();
+        let Some(exit) = exit else { continue };
+        let shown = line.map(|line| (line["duration_ns"].as_u64(), line["begin_lost"] == true, line["end_lost"] == true));
+        let duration = Some(exit.duration);
+        let expected = match (entry.is_kept, exit.is_kept) {
+            (true, true) => Some((duration, false, false)),
+            (true, false) => Some((None, false, true)),
+            (false, true) => Some((duration, true, false)),
+            (false, false) => None,
+        };
+        assert_eq!(shown, expected, "{entry:?} {exit:?} {line:?}");
+        whole += u64::from(entry.is_kept && exit.is_kept);
+        begin_lost += u64::from(!entry.is_kept && exit.is_kept);
+        end_lost += u64::from(entry.is_kept && !exit.is_kept);
+    }
+    assert!(whole > 500 && begin_lost > 10 && end_lost > 10, "{whole} {begin_lost} {end_lost}");
+    let row = lines(&["latency", "app:held", "--in", "trace", "--json"], here).remove(0);
+    assert_eq!(row["latency_ns"]["count"], whole + begin_lost, "{row}");
+    run(&["report", "trace", "-o", "report.html"], here);
+    let report = fs::read_to_string(here.join("report.html")).unwrap();
+    assert!(report.contains(&format!("<td>app:held</td><td class=\"n\">{}</td>", whole + begin_lost)));
+    run(&["export", "trace", "--to", "perfetto", "-o", "trace.pftrace"], here);
+
+    // What is said of the calls around them is true, and slices of threads nest.
+    let is_call =
+        |end: u64, duration: u64| steps.iter().any(|step| step.kind == 1 && step.time == end && step.duration == duration);
+    for line in tree.iter().filter(|line| line["name"] == "app:work") {
+        if let Some(duration) = line["duration_ns"].as_u64() {
+            let begin = (line["time_ns"].as_i64().unwrap() - ORIGIN) as u64;
+            assert!(is_call(begin + duration, duration), "{line}");
+        }
+    }
+    run(&["export", "trace", "--to", "chrome", "-o", "trace.json"], here);
+    let exported = fs::read_to_string(here.join("trace.json")).unwrap();
+    let mut open: BTreeMap<i64, Vec<(i64, Value)>> = BTreeMap::new();
+    let (mut calls, mut others) = (0, 0);
+    for (time, event) in timed(&exported) {
+        let stack = open.entry(event["tid"].as_i64().unwrap()).or_default();
+        match event["ph"].as_str().unwrap() {
+            "B" => stack.push((time, event)),
+            "E" => {
+                let (at, begin) = stack.pop().unwrap_or_else(|| panic!("nothing to end: {event}"));
+                if begin["name"] == "app:work" && event["args"]["end"] != "lost" {
+                    others += u64::from(!is_call((time - ORIGIN) as u64, (time - at) as u64));
+                    calls += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    // Where ends of spans and calls are lost near each other, a call may be drawn with the end of the span around it.
+    assert!(calls > 500 && others * 100 < calls, "{others} of {calls}");
 }

@@ -75,8 +75,8 @@ pub(crate) fn event(tokens: TokenStream) -> TokenStream {
 /// `span!`
 pub(crate) fn span(tokens: TokenStream) -> TokenStream {
     expand(tokens, "span!", "Span", |support, is_on, values| {
-        let begin = capturing(support, &quote!(__rt::begin::<__RingtraceSite, _>((#(#values,)*))));
-        quote!(#support::Scope::<__RingtraceSite>::of(if #is_on #begin else { 0 }))
+        let begin = capturing(support, &quote!(__rt::begin_span::<__RingtraceSite, _>((#(#values,)*))));
+        quote!(#support::Span::<__RingtraceSite>::of(if #is_on #begin else { (0, 0) }))
     })
 }
 
@@ -96,6 +96,10 @@ fn expand(
     let (level, krate) = (options.level(&mut errors), options.krate(&mut errors));
     crate::options::check_event_name(&call.name, &mut errors);
     check_names(&call.values, &mut errors);
+    if let Some(value) = call.values.iter().find(|value| form == "Span" && value.name == "span") {
+        let message = "`span` is the number by which the entry and the exit of a span belong together: choose another name";
+        errors.push(&value.value, message);
+    }
     if call.values.len() > 16 {
         errors.push(&call.name, "an event has at most 16 values: make a struct of them, and derive `Event` and a probe");
     }

@@ -3,6 +3,7 @@
 //! A function keeps its signature; its body is put behind the gate test and into a scope that records the exit. The site is an
 //! item of the body, so a generic function has one gate, and its emitters are generic.
 
+mod returned;
 mod words;
 
 use crate::errors::Errors;
@@ -10,6 +11,7 @@ use crate::site::{Argument, Site, Value, capture, capturing};
 use crate::support::{plain, returns_nothing, support};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
+use returned::Returned;
 use syn::parse::{ParseStream, Parser};
 use syn::visit_mut::VisitMut;
 use syn::{Attribute, Block, FnArg, ImplItem, Item, ItemImpl, ItemMod, Pat, ReturnType, Signature, TraitItem, Type, parse_quote};
@@ -227,10 +229,18 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
         let capture = capture(format, &value.to_token_stream());
         quote!(#value.map(|#value| #capture),)
     });
-    let traced = if sig.asyncness.is_some() {
+    let returned = if words.sync { Returned::Value } else { Returned::of(sig) };
+    let traced = if returned != Returned::Value {
         let begin = capturing(&support, &quote!(__rt::begin_future::<__RingtraceSite, _>((#(#captures,)*))));
         let leave = capturing(&support, &quote!(__rt::leave_future::<__RingtraceSite, _>(#exit, (#result))));
         let value = result.as_ref().map_or_else(|| Ident::new("_value", Span::mixed_site()), |_| value);
+        let start_is = quote! {
+            #[allow(unknown_lints, clippy::used_underscore_binding)]
+            let #start = if #is_on #begin else { (0, 0) };
+        };
+        let leave = quote!(|#exit, #value: ::core::option::Option<&_>| #leave);
+        let calling = quote!(let #scope = #support::Calling::new(#start, #leave););
+        let wrapped = |future: TokenStream| quote!(#scope.future::<__RingtraceSite, _>(#future));
         let output = output(&sig.output).map(|output| {
             quote! {
                 #[allow(
@@ -244,14 +254,30 @@ fn traced(sig: &Signature, body: &Group, words: &Words, name: &TokenStream, erro
                 }
             }
         });
-        quote! {
-            #[allow(unknown_lints, clippy::used_underscore_binding)]
-            let #start = if #is_on #begin else { (0, 0) };
-            #support::Traced::<__RingtraceSite, _, _>::new(
-                #start,
-                async move { #output #statements },
-                |#exit, #value: ::core::option::Option<&_>| #leave,
-            ).await
+        match returned {
+            Returned::Output | Returned::Value => quote! {
+                #start_is
+                #support::Traced::<__RingtraceSite, _, _>::new(#start, async move { #output #statements }, #leave).await
+            },
+            Returned::Future => {
+                let wrapped = wrapped(quote!((move || #statements)()));
+                quote! {
+                    #start_is
+                    #calling
+                    #wrapped
+                }
+            }
+            Returned::Boxed => match returned::boxed(statements.stream(), wrapped) {
+                Some(statements) => quote! {
+                    #start_is
+                    #calling
+                    #statements
+                },
+                None => {
+                    errors.push(&sig.output, returned::NOT_SEEN);
+                    quote!(#statements)
+                }
+            },
         }
     } else {
         let begin = capturing(&support, &quote!(__rt::begin::<__RingtraceSite, _>((#(#captures,)*))));

@@ -190,11 +190,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
-    // Calls of a function nest, and those of an async one are told apart by their future.
+    // Calls of a function nest; those of an async one are told apart by their future, and spans by their number.
     let nests = arguments.parts()?.0.is_none();
     let of_future = |(_, class): &(_, &trace_ctf::declared::EventClass)| super::slices::is_of_future(class);
+    let of_span = |(_, class): &(_, &trace_ctf::declared::EventClass)| super::slices::is_of_span(class);
     let by = match by {
         None if nests && begins.iter().all(of_future) && ends.iter().all(of_future) => Some("future"),
+        None if nests && begins.iter().all(of_span) && ends.iter().all(of_span) => Some("span"),
         by => by,
     };
     let key = match by {

@@ -26,7 +26,8 @@ const WAITING: usize = 100_000;
 /// A pair has the same name but for one word: begin and end, entry and exit, enter and leave, start and stop, end, done or
 /// finish. Each tree is shown when it is complete, with its thread; what has no end in the trace has `…` for its duration.
 /// Where events were lost, a begin without its end and an end without its begin say so.
-/// A traced async function is one line, on whatever threads it was polled, with what happened while it was.
+/// A traced async function is one line, on whatever threads it was polled, with what happened while it was. So is a span that is
+/// held across an `.await`, with what happened in it before its task was first interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -48,6 +49,8 @@ struct Line {
     is_alone: bool,
     /// A future, which ends by an event of its own.
     is_future: bool,
+    /// Its tree waits for its end: it is a span that is of no thread any more, or is open in one that has ended elsewhere.
+    is_awaited: bool,
     children: Vec<usize>,
 }
 
@@ -73,7 +76,7 @@ struct Trees {
     open: Open<usize>,
     threads: HashMap<Thread, Vec<usize>>,
     futures: HashMap<Number, usize>,
-    /// Futures in each tree that have not ended, by the number of its first line.
+    /// Futures and others in each tree that it waits for, by the number of its first line.
     pending: HashMap<usize, usize>,
     /// The first lines of trees that are complete.
     complete: Vec<usize>,
@@ -121,6 +124,38 @@ impl Trees {
         }
     }
 
+    /// Lets the tree of a line wait for its end.
+    fn wait_for(&mut self, number: usize) {
+        let is_open = |line: &&mut Line| matches!(line.kind, Kind::Open) && !line.is_future && !line.is_awaited;
+        if let Some(line) = self.lines.get_mut(&number).filter(is_open) {
+            line.is_awaited = true;
+            *self.pending.entry(self.root(number)).or_default() += 1;
+        }
+    }
+
+    /// The tree of a line that has ended waits for it no more.
+    fn wait_no_more(&mut self, number: usize) {
+        if !self.lines.get_mut(&number).is_some_and(|line| core::mem::take(&mut line.is_awaited)) {
+            return;
+        }
+        if let Some(pending) = self.pending.get_mut(&self.root(number)) {
+            *pending = pending.saturating_sub(1);
+        }
+        self.finish(number);
+    }
+
+    /// Takes a span that has ended from the thread on which it is open. What is open in it there ends later.
+    fn leave(&mut self, number: usize) {
+        let mut inner = Vec::new();
+        for open in self.threads.values_mut() {
+            if let Some(place) = open.iter().rposition(|line| *line == number) {
+                open.remove(place);
+                inner.extend_from_slice(&open[place..]);
+            }
+        }
+        inner.into_iter().for_each(|line| self.wait_for(line));
+    }
+
     /// Ends a line whose end is lost, at some time: what came later is not in it.
     fn cut(&mut self, number: usize, at: i64) {
         let Some(line) = self.lines.get_mut(&number).filter(|line| !line.is_future) else { return };
@@ -132,6 +167,12 @@ impl Trees {
             line.children = inner;
         }
         if parent.is_none() {
+            for child in &outer {
+                // What is awaited in it is awaited by a tree of its own.
+                let moved = self.awaited(*child);
+                self.pending.entry(number).and_modify(|pending| *pending = pending.saturating_sub(moved));
+                *self.pending.entry(*child).or_default() += moved;
+            }
             self.finish(number);
         }
         for child in outer {
@@ -141,6 +182,17 @@ impl Trees {
                 None => self.finish(child),
             }
         }
+    }
+
+    /// How many lines of those in one, and of itself, a tree waits for.
+    fn awaited(&self, number: usize) -> usize {
+        let (mut count, mut next) = (0, vec![number]);
+        while let Some(number) = next.pop() {
+            let Some(line) = self.lines.get(&number) else { continue };
+            count += usize::from(line.is_awaited || line.is_future && matches!(line.kind, Kind::Open));
+            next.extend(&line.children);
+        }
+        count
     }
 
     /// Puts the lines around a new one into it that came after it had begun.
@@ -181,6 +233,7 @@ impl Trees {
             kind,
             is_alone: false,
             is_future: false,
+            is_awaited: false,
             children: Vec::new(),
         };
         let own = slices.name(event.class()).unwrap_or(event.name());
@@ -222,12 +275,21 @@ impl Trees {
         let keep = || polled.unwrap_or(next);
         let phase = self.open.step(slices, event, thread, keep, |number, end| ended.push((number, end)));
         let open = self.threads.entry(thread).or_default();
-        for (number, _) in &ended {
-            open.iter().rposition(|open| open == number).map(|place| open.remove(place));
-        }
+        let mut inner = Vec::new();
         for (number, end) in &ended {
-            if let End::Lost(at) = end {
-                self.cut(*number, *at);
+            if let Some(place) = open.iter().rposition(|open| open == number) {
+                open.remove(place);
+                inner.extend_from_slice(if let End::Left(_) | End::Apart = end { &open[place..] } else { &[] });
+            }
+        }
+        // What is still open in a span here may end later than that.
+        inner.into_iter().for_each(|line| self.wait_for(line));
+        for (number, end) in &ended {
+            match end {
+                End::Lost(at) => self.cut(*number, *at),
+                End::Left(_) => self.wait_for(*number),
+                End::Apart => self.leave(*number),
+                End::Own | End::Around => {}
             }
         }
         match phase {
@@ -235,7 +297,7 @@ impl Trees {
                 let number = polled.unwrap_or_else(|| self.add(line(Kind::Open, own)));
                 self.threads.entry(thread).or_default().push(number);
             }
-            Phase::End => {
+            Phase::End | Phase::Apart => {
                 // What its end was missing in it stays open.
                 let Some((number, _)) = ended.last().copied() else { return };
                 if !self.lines.get(&number).is_some_and(|line| line.is_future) {
@@ -257,12 +319,18 @@ impl Trees {
                 }
             }
         }
+        let is_over = |(_, end): &&(usize, End)| !matches!(end, End::Left(_));
+        ended.iter().filter(is_over).for_each(|(number, _)| self.wait_no_more(*number));
     }
 
     /// Ends what has lost its end when the trace ends.
     fn close(&mut self) {
-        let mut lost = Vec::new();
-        self.open.finish(|_, number, at| lost.push((number, at)));
+        let mut lost = self.open.finish_apart();
+        self.open.finish(|_, number, end| {
+            if let End::Lost(at) = end {
+                lost.push((number, at));
+            }
+        });
         lost.into_iter().for_each(|(number, at)| self.cut(number, at));
     }
 }

@@ -17,11 +17,13 @@ pub(super) struct Words {
     pub(super) krate: Option<Path>,
     /// It is not traced.
     pub(super) off: bool,
+    /// The call is traced, and not the future that it returns.
+    pub(super) sync: bool,
 }
 
 impl Words {
-    pub(super) const OF_FUNCTION: &[&str] = &["name", "level", "skip", "fields", "result", "crate"];
-    pub(super) const OF_MEMBER: &[&str] = &["name", "level", "skip", "fields", "result", "crate", "off"];
+    pub(super) const OF_FUNCTION: &[&str] = &["name", "level", "skip", "fields", "result", "crate", "sync"];
+    pub(super) const OF_MEMBER: &[&str] = &["name", "level", "skip", "fields", "result", "crate", "sync", "off"];
     pub(super) const OF_MANY: &[&str] = &["level", "result", "crate"];
 
     pub(super) fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Words {
@@ -34,6 +36,7 @@ impl Words {
             result: result(&mut options, errors),
             krate: options.krate(errors),
             off: options.flag("off", errors).is_some(),
+            sync: options.flag("sync", errors).is_some(),
             fields,
         };
         if let (Some(_), Some(skip)) = (&words.fields, words.skip.first()) {

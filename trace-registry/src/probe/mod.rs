@@ -90,13 +90,14 @@ impl ProbeDescriptor {
     /// Describes what a site records as events `E`.
     pub(crate) fn of_site<S: Site, E: Event>(
         name: Name,
+        level: Level,
         skipped: &'static [FieldDescriptor],
         identity: fn() -> ErasedProbe,
     ) -> ProbeDescriptor {
         ProbeDescriptor {
             tracepoint: S::descriptor,
             name: Some(name),
-            level: S::LEVEL,
+            level,
             class: Some(E::DESCRIPTION),
             least: E::SIZES.least,
             location: S::LOCATION,

@@ -1,9 +1,9 @@
-//! An async function from its first poll to its end: returned, panicked, or dropped before.
+//! An async function from its first poll to its end: returned, panicked, or dropped before. One that returns a future, from its call.
 #![expect(unsafe_code, reason = "pins a field, and drops it before its owner")]
 
 use super::capture::{Captures, Plain, With};
 use super::record::{EntryOfFuture, ExitOfFuture, Poll, PollEnd, record};
-use super::scope::{Nanoseconds, Outcome, beginning, elapsed};
+use super::scope::{Nanoseconds, Outcome, beginning, elapsed, outcome};
 use super::{Site, now_ns};
 use crate::sync::{AtomicU64, Ordering};
 use core::future::Future;
@@ -42,6 +42,39 @@ pub fn leave_future<S: Site, C: Captures>(exit: FutureExit, result: C) {
     let FutureExit { number, outcome, start, polls, busy_ns } = exit;
     let own = (Plain(number), Plain(outcome), Nanoseconds(elapsed(start)), Plain(polls), Nanoseconds(busy_ns));
     record::<ExitOfFuture<S>, _>(With(own, result));
+}
+
+/// A function that returns a future, from its call until it has made that. Records the end, where it makes none: it panicked.
+pub struct Calling<T, X: Fn(FutureExit, Option<&T>)> {
+    begun: (u64, u64),
+    exit: X,
+    output: PhantomData<fn(T)>,
+}
+
+impl<T, X: Fn(FutureExit, Option<&T>) + Copy> Calling<T, X> {
+    /// The call that [`begin_future`] announced; with zeroes, one that nobody asked for.
+    #[inline(always)]
+    pub const fn new(begun: (u64, u64), exit: X) -> Self {
+        Calling { begun, exit, output: PhantomData }
+    }
+
+    /// The future that the function returns.
+    #[inline(always)]
+    pub fn future<S: Site, F: Future<Output = T>>(self, future: F) -> Traced<S, F, X> {
+        let (begun, exit) = (self.begun, self.exit);
+        core::mem::forget(self);
+        Traced::new(begun, future, exit)
+    }
+}
+
+impl<T, X: Fn(FutureExit, Option<&T>)> Drop for Calling<T, X> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let (number, start) = self.begun;
+        if number != 0 {
+            (self.exit)(FutureExit { number, outcome: outcome(start), start, polls: 0, busy_ns: 0 }, None);
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

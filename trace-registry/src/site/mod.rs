@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | `capture` | one value of an event, and which of a function's arguments are field types |
 //! | `record` | values as an event, its class, its probe |
-//! | `scope` | a function, or a block, from its entry to its exit |
+//! | `scope` | a function, or a span, from its entry to its exit |
 //! | `future` | the same for an async function: polls, cancellation |
 //!
 //! # Invariants
@@ -32,9 +32,9 @@ pub use capture::{
     Capture, CaptureByReference, CaptureNothing, Captures, Displayed, Formattable, Given, Inspected, List, Plain, Short, Skipped,
     Unchosen, With, field,
 };
-pub use future::{FutureExit, Traced, begin_future, leave_future};
+pub use future::{Calling, FutureExit, Traced, begin_future, leave_future};
 pub use record::{Kind, Once, record};
-pub use scope::{Outcome, Scope, begin, call, leave};
+pub use scope::{Outcome, Scope, Span, begin, begin_span, call, leave};
 
 use crate::level::Level;
 use crate::sync::{AtomicPtr, Ordering};

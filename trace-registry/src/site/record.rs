@@ -4,6 +4,7 @@ use super::Site;
 use super::capture::{Captures, List};
 use crate::event::{Event, EventClass, NoEvent, check_event};
 use crate::field::{FieldClass, FieldDescriptor, Payload, Sizes, Step, Value};
+use crate::level::Level;
 use crate::probe::{self, ErasedProbe, ProbeDescriptor};
 use crate::sys;
 use crate::tracepoint::emit;
@@ -20,10 +21,12 @@ pub trait Kind: 'static {
     const FIRST: &'static [&'static str];
     /// The names of those behind them.
     const THEN: &'static [&'static str];
+    /// Severity of its events.
+    const LEVEL: Level;
 }
 
 macro_rules! kinds {
-    ($($(#[$document:meta])* $vis:vis $name:ident, $phase:literal, $first:expr, $then:expr;)*) => {$(
+    ($($(#[$document:meta])* $vis:vis $name:ident, $phase:literal, $first:expr, $then:expr, $level:expr;)*) => {$(
         $(#[$document])*
         $vis struct $name<S>(PhantomData<fn(S)>);
 
@@ -32,25 +35,36 @@ macro_rules! kinds {
             const PHASE: &'static str = $phase;
             const FIRST: &'static [&'static str] = $first;
             const THEN: &'static [&'static str] = $then;
+            const LEVEL: Level = $level;
         }
     )*};
 }
 
 kinds! {
     /// The one event of an `event!`.
-    pub Once, "", &[], S::FIELDS;
-    /// A function or a scope is entered.
-    pub(super) Entry, "entry", &[], S::FIELDS;
+    pub Once, "", &[], S::FIELDS, S::LEVEL;
+    /// A function is entered.
+    pub(super) Entry, "entry", &[], S::FIELDS, S::LEVEL;
     /// It is left.
-    pub(super) Exit, "exit", &["outcome", "duration"], S::RESULT;
+    pub(super) Exit, "exit", &["outcome", "duration"], S::RESULT, S::LEVEL;
+    /// A span is entered.
+    pub(super) EntryOfSpan, "entry", &["span"], S::FIELDS, S::LEVEL;
+    /// It is left.
+    pub(super) ExitOfSpan, "exit", &["span", "outcome", "duration"], &[], S::LEVEL;
     /// An async function begins.
-    pub(super) EntryOfFuture, "entry", &["future"], S::FIELDS;
+    pub(super) EntryOfFuture, "entry", &["future"], S::FIELDS, S::LEVEL;
     /// It has ended, or was dropped.
-    pub(super) ExitOfFuture, "exit", &["future", "outcome", "duration", "polls", "busy"], S::RESULT;
+    pub(super) ExitOfFuture, "exit", &["future", "outcome", "duration", "polls", "busy"], S::RESULT, S::LEVEL;
     /// It is polled.
-    pub(super) Poll, "poll::entry", &["future"], &[];
+    pub(super) Poll, "poll::entry", &["future"], &[], of_detail(S::LEVEL);
     /// A poll has ended.
-    pub(super) PollEnd, "poll::exit", &["future", "ready"], &[];
+    pub(super) PollEnd, "poll::exit", &["future", "ready"], &[], of_detail(S::LEVEL);
+}
+
+/// The level of what is a detail of something: polls, which are many, are of no interest to whoever asks for a level of functions.
+const fn of_detail(level: Level) -> Level {
+    const DETAIL: Level = Level::DebugFunction;
+    if (level as u8) < DETAIL as u8 { DETAIL } else { level }
 }
 
 /// Values that are an event.
@@ -116,7 +130,12 @@ pub(super) struct Described<K, C>(PhantomData<fn(K, C)>);
 impl<K: Kind, C: Captures> sys::Collected for Described<K, C> {
     fn describe() -> ProbeDescriptor {
         let name = K::Site::descriptor().name.phase(K::PHASE);
-        ProbeDescriptor::of_site::<K::Site, Record<K, C>>(name, const { Record::<K, C>::SKIPPED.fields() }, identity::<K, C>)
+        ProbeDescriptor::of_site::<K::Site, Record<K, C>>(
+            name,
+            K::LEVEL,
+            const { Record::<K, C>::SKIPPED.fields() },
+            identity::<K, C>,
+        )
     }
 }
 

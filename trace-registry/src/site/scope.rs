@@ -1,9 +1,11 @@
-//! A function, or a block, from its entry to its exit.
+//! A function, or a span, from its entry to its exit.
 
 use super::capture::{Capture, Captures, Plain, With};
-use super::record::{Entry, Exit, record};
+use super::record::{Entry, EntryOfSpan, Exit, ExitOfSpan, record};
 use super::{Site, is_panicking, now_ns};
 use crate::field::{Field, FieldClass, Label, Payload, Sizes, Step, Value, enumeration};
+use crate::sync::Ordering;
+use crate::sys;
 use core::marker::PhantomData;
 
 /// How a function was left.
@@ -80,7 +82,7 @@ pub fn leave<S: Site, C: Captures>(start: u64, outcome: Outcome, result: C) {
     record::<Exit<S>, _>(With(own, result));
 }
 
-/// A function or a block that was entered; records its exit when it is dropped.
+/// A function that was entered; records its exit when it is dropped.
 pub struct Scope<S: Site> {
     start: u64,
     site: PhantomData<fn(S)>,
@@ -89,7 +91,7 @@ pub struct Scope<S: Site> {
 impl<S: Site> Scope<S> {
     /// The scope that began at `start`; 0: nobody asked for it.
     #[inline(always)]
-    #[must_use = "the scope ends where this is dropped, which is at once: `let _span = span!(…)`"]
+    #[must_use = "the scope ends where this is dropped"]
     pub const fn of(start: u64) -> Self {
         Scope { start, site: PhantomData }
     }
@@ -108,6 +110,56 @@ impl<S: Site> Drop for Scope<S> {
 #[inline(never)]
 fn leave_scope<S: Site>(start: u64) {
     leave::<S, ()>(start, outcome(start), ());
+}
+
+/// Bits of a thread's ID in the number of a span: Linux has no more.
+const THREAD_BITS: u32 = 22;
+
+/// Records that a span is entered. Returns when it was, and the number by which its exit is found.
+///
+/// The number is made of the time and of the thread, so that no two that are open have the same, and threads share no counter.
+#[cold]
+#[inline(never)]
+pub fn begin_span<S: Site, C: Captures>(values: C) -> (u64, u64) {
+    // Relaxed: of this thread alone. 0 before its first event.
+    let thread = sys::with_thread(|thread| thread.tid.load(Ordering::Relaxed)).unwrap_or_default();
+    let number = now_ns() << THREAD_BITS | u64::from(thread) & ((1 << THREAD_BITS) - 1);
+    record::<EntryOfSpan<S>, _>(With((Plain(number),), values));
+    (number, beginning())
+}
+
+/// A span that was entered; records its exit when it is dropped, on whatever thread that is.
+///
+/// It may live across an `.await`, where other tasks run on its thread, and it goes on on another one. So the thread does not tell which
+/// exit belongs to which entry: both have the span's number.
+pub struct Span<S: Site> {
+    number: u64,
+    start: u64,
+    site: PhantomData<fn(S)>,
+}
+
+impl<S: Site> Span<S> {
+    /// The span that [`begin_span`] announced; with zeroes, one that nobody asked for.
+    #[inline(always)]
+    #[must_use = "the span ends where this is dropped, which is at once: `let _span = span!(…)`"]
+    pub const fn of((number, start): (u64, u64)) -> Self {
+        Span { number, start, site: PhantomData }
+    }
+}
+
+impl<S: Site> Drop for Span<S> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.start != 0 {
+            leave_span::<S>(self.number, self.start);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn leave_span<S: Site>(number: u64, start: u64) {
+    record::<ExitOfSpan<S>, _>((Plain(number), Plain(outcome(start)), Nanoseconds(elapsed(start))));
 }
 
 /// Runs the body of a function whose result is recorded: `exit` records it.

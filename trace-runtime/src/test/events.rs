@@ -193,18 +193,20 @@ impl Events {
         }
     }
 
-    /// Checks that each `…::entry` has its `…::exit`, that calls nest in each thread, and that each future that began has ended.
+    /// Checks that each `…::entry` has its `…::exit`, that calls nest in each thread, and that each future and each span
+    /// that began has ended.
     ///
     /// # Panics
     ///
     /// They do not.
     #[track_caller]
     pub fn assert_pairs(&self) {
-        // By thread, or by future, which is of no thread.
-        let mut open: HashMap<(bool, u64), Vec<&str>> = HashMap::new();
+        // By thread, or by future or span, which are of no thread.
+        let mut open: HashMap<(Option<&str>, u64), Vec<&str>> = HashMap::new();
         for event in &self.events {
-            let future = event.field("future").and_then(u64::from_value).filter(|_| !event.name.contains("::poll::"));
-            let open = open.entry((future.is_some(), future.unwrap_or(event.tid.into()))).or_default();
+            let number = |field| Some((Some(field), event.field(field).and_then(u64::from_value)?));
+            let own = number("future").filter(|_| !event.name.contains("::poll::")).or_else(|| number("span"));
+            let open = open.entry(own.unwrap_or((None, event.tid.into()))).or_default();
             if let Some(name) = event.name.strip_suffix("::entry") {
                 open.push(name);
             } else if let Some(name) = event.name.strip_suffix("::exit") {

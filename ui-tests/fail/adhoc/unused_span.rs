@@ -1,4 +1,4 @@
-//~ KEY: the scope ends where this is dropped, which is at once: `let _span = span!(…)`
+//~ KEY: the span ends where this is dropped, which is at once: `let _span = span!(…)`
 #![deny(unused_must_use)]
 
 fn main() {

@@ -129,8 +129,9 @@ impl Writer for Chrome {
         let phase = self.open.step(&self.slices, event, thread, || (), |(), end| closed.push(end));
         for end in closed {
             match end {
-                End::Own => {}
+                End::Own | End::Apart => {}
                 End::Around => self.end(pid, tid, time, "{}", out)?,
+                End::Left(at) => self.end(pid, tid, at, "{}", out)?,
                 End::Lost(at) => self.end(pid, tid, at, LOST, out)?,
             }
         }
@@ -149,7 +150,7 @@ impl Writer for Chrome {
                 write!(out, ",\"pid\":{pid},\"tid\":{tid},\"id\":{id}}}")?;
                 (name, "e", Some(id))
             }
-            (_, Phase::Instant) => (event.name().to_owned(), "i\",\"s\":\"t", None),
+            (_, Phase::Apart | Phase::Instant) => (event.name().to_owned(), "i\",\"s\":\"t", None),
         };
         self.head(&name, &category, letter, time, out)?;
         write!(out, ",\"pid\":{pid},\"tid\":{tid}")?;
@@ -170,11 +171,15 @@ impl Writer for Chrome {
         if !self.is_begun {
             out.write_all(b"{\"traceEvents\":[")?;
         }
-        let mut lost = Vec::new();
-        self.open.finish(|thread, (), at| lost.push((*thread, at)));
-        for (thread, at) in lost {
+        let mut closed = Vec::new();
+        self.open.finish(|thread, (), end| closed.push((*thread, end)));
+        for (thread, end) in closed {
             let (pid, _) = process(&self.processes, &self.names, &thread);
-            self.end(pid, tid(&thread), at, LOST, out)?;
+            match end {
+                End::Lost(at) => self.end(pid, tid(&thread), at, LOST, out)?,
+                End::Left(at) => self.end(pid, tid(&thread), at, "{}", out)?,
+                End::Own | End::Around | End::Apart => {}
+            }
         }
         // Names that came later than the thread's last event.
         let threads: Vec<Thread> = self.told.keys().copied().collect();

@@ -318,15 +318,17 @@ impl Writer for Perfetto {
         }
         let flow = self.flow.as_mut().and_then(|column| column.text(event)).map(|value| number(&("flow", value)));
         let (mut begun, mut closed) = (None, Vec::new());
+        let past = |at: i64| self.origin.abs_diff(at.max(self.origin));
         let phase = self.open.step(
             &self.slices,
             event,
             thread,
             || flow,
             |flow, end| match end {
-                End::Own => begun = flow,
+                End::Own | End::Apart => begun = flow,
                 End::Around => closed.push((time, false)),
-                End::Lost(at) => closed.push((self.origin.abs_diff(at.max(self.origin)), true)),
+                End::Lost(at) => closed.push((past(at), true)),
+                End::Left(at) => closed.push((past(at), false)),
             },
         );
         let info = event.packet().info();
@@ -355,7 +357,7 @@ impl Writer for Perfetto {
             _ if matches!(future, Some(Future::End(_))) => END,
             Phase::Begin => BEGIN,
             Phase::End | Phase::Alone(_) => END,
-            Phase::Instant => INSTANT,
+            Phase::Apart | Phase::Instant => INSTANT,
         };
         of.number(track_event::TYPE, kind).number(track_event::TRACK, own);
         let class = Class::of(event.class());
@@ -412,12 +414,16 @@ impl Writer for Perfetto {
     }
 
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        let mut lost = Vec::new();
-        self.open.finish(|thread, _, at| lost.push((*thread, at)));
+        let mut closed = Vec::new();
+        self.open.finish(|thread, _, end| match end {
+            End::Lost(at) => closed.push((*thread, at, true)),
+            End::Left(at) => closed.push((*thread, at, false)),
+            End::Own | End::Around | End::Apart => {}
+        });
         let sequence = self.sequences.values().map(|sequence| sequence.id).min().unwrap_or(OWN_SEQUENCE);
-        for (thread, at) in lost {
+        for (thread, at, is_lost) in closed {
             let (_, own) = self.tracks(&thread, out)?;
-            end(sequence, own, self.origin.abs_diff(at.max(self.origin)), true, out)?;
+            end(sequence, own, self.origin.abs_diff(at.max(self.origin)), is_lost, out)?;
         }
         // Names that came later than the thread's last event.
         let threads: Vec<Thread> = self.told.keys().copied().collect();

@@ -210,6 +210,8 @@ impl Report {
                     let (end, lost) = match end {
                         End::Lost(at) => (*at, Lost::End),
                         End::Own | End::Around => (time, Lost::Nothing),
+                        // A span that others interrupted is of no thread: it has no place among the slices of one.
+                        End::Left(_) | End::Apart => continue,
                     };
                     let (duration, depth) = (end.abs_diff(*begin), row(depth + place));
                     timeline.slice(Drawn { duration, begin: *begin, pair: *pair, thread, depth, lost });
@@ -224,7 +226,7 @@ impl Report {
                         let begin = futures.remove(&(thread.trace, number));
                         took = begin.map(|begin| time.abs_diff(begin)).or_else(|| slices.duration(event));
                     }
-                    (_, Phase::End) => took = closed.last().map(|((begin, _), _)| time.abs_diff(*begin)),
+                    (_, Phase::End | Phase::Apart) => took = closed.last().map(|((begin, _), _)| time.abs_diff(*begin)),
                     (_, Phase::Alone(begin)) => {
                         let duration = time.abs_diff(begin.at);
                         took = begin.is_known.then_some(duration);
@@ -251,7 +253,8 @@ impl Report {
                 Ok(ControlFlow::Continue(()))
             },
         )?;
-        open.finish(|thread, (begin, pair), at| {
+        open.finish(|thread, (begin, pair), end| {
+            let End::Lost(at) = end else { return };
             let (duration, lost) = (at.abs_diff(begin), Lost::End);
             timeline.slice(Drawn { duration, begin, pair, thread: *thread, depth: 0, lost });
         });
