@@ -548,7 +548,7 @@ mod tests {
         {
             assert!(!allows_modules(text), "{text}");
         }
-        assert!(read("moduls 1; a:*").expect_err("it is no option").to_string().contains("did you mean `modules`?"));
+        assert!(read("moduls please; a:*").expect_err("it is no option").to_string().contains("did you mean `modules`?"));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! [hole](super::whole): the begin has lost its end, and the end its begin.
 //!
 //! A span has a number, which tells its exit whatever is missing. It may be held across an `.await`: then it outlives what it
-//! began in, on whatever threads. So it is open on the thread on which it began, as a call is, until what is around it ends there. From
-//! then on it is *apart*, of no thread, until its own exit.
+//! began in, on whatever threads. So it is open on the thread on which it began, as a call is, until what is around it ends
+//! there. From then on it is *apart*, of no thread, until its own exit.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
