@@ -54,8 +54,8 @@ fn all_differ(group: &[Hashed]) -> usize {
     pairs().count()
 }
 
-fn all_are_equal(group: &[Hashed]) {
-    for other in group {
+fn all_are_equal(group: Vec<Hashed>) {
+    for other in &group {
         assert_eq!(group[0].0, other.0, "two hashes for\n  {}\nand\n  {}", group[0].1, other.1);
     }
 }
@@ -184,7 +184,7 @@ fn each_of_these_differences_makes_another_hash() {
 
 #[test]
 fn what_does_not_matter_makes_no_other_hash() {
-    all_are_equal(&hashes! {
+    all_are_equal(hashes! {
         { #[derive(Abi)] struct T<'a, 'b: 'a> { first: &'a str, second: One<'b>, third: &'static u8 } }
         { #[derive(Abi)] struct T<'x, 'y: 'x> { first: &'x str, second: One<'y>, third: &'static u8 } }
         { #[derive(Abi)] struct T<'b, 'a> where 'a: 'b { first: &'b str, second: One<'a>, third: &'static u8 } }
@@ -204,13 +204,13 @@ fn what_does_not_matter_makes_no_other_hash() {
             }
         }
     });
-    all_are_equal(&hashes! {
+    all_are_equal(hashes! {
         { #[derive(Abi)] #[repr(C, u8)] enum T { A(u8), B { of: u16 }, C } }
         { #[derive(Abi)] #[repr(u8, C)] enum T { A(u8), B { of: u16 }, C } }
         { #[derive(Abi)] #[repr(u8)] #[repr(C)] enum T { A(u8) = 0, B { of: u16 }, C = 2 } }
         { #[derive(Abi)] #[repr(C)] #[must_use] #[repr(u8)] enum T { A(u8), B { of: u16 } = FIRST + 1, C } const FIRST: u8 = 0; }
     });
-    all_are_equal(&hashes! {
+    all_are_equal(hashes! {
         { #[derive(Abi)] struct T { of: Vec<u8> } }
         { use std::vec; #[derive(Abi)] struct T { of: vec::Vec<u8> } }
         { type Bytes = Vec<Byte>; type Byte = u8; #[derive(Abi)] struct T { of: Bytes } }

@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Sends a request and waits for its answer. Answers to earlier requests that came too late are dropped. Where the program
-    /// asks for a [proof](crate::proof), and the kernel lets this process find it, it is given.
+    /// asks for a [proof], and the kernel lets this process find it, it is given.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@
 //! # Invariants
 //!
 //! - FO-1: Nothing of the parent's is repaired, locked, dropped or written to in a child: it is left as it is, and made anew
-//!   ([`PerImage`](crate::per_image::PerImage)). Lists and rings that the forking thread is inside of stay readable.
+//!   ([`PerImage`]). Lists and rings that the forking thread is inside of stay readable.
 //! - FO-2: The handlers of pthread_atfork(3) are installed when the first session begins, not before. They take no lock, neither of
 //!   ours nor of the C library's or the loader's, and call no allocator, but for what a followed child does that was not forked by
 //!   a handler of a signal ([`sys::may_be_in_handler`]): glibc has made its allocator and its threads usable there, and nothing else.

@@ -355,7 +355,7 @@ fn claim(reader: &Reader, is_copy: bool) -> bool {
 }
 
 /// Says why the process may still use its rings; `None`: it is gone. `is_held`: what the kernel says of the file (PL-3 of
-/// [`place`](trace_control::place)).
+/// [`place`]).
 fn use_of(rings: Option<&Reader>, image: Option<ImageName>, is_held: Option<bool>) -> Option<&'static str> {
     let word = |at| rings?.caller_word(at).filter(|word| *word != 0);
     let named = |pid, start_time| Some(ImageName { pid: u32::try_from(pid).ok()?, start_time, id: 0 });

@@ -12,7 +12,7 @@
 //!
 //! A snapshot is written under another name and renamed when it is complete. Processes of one program share the directory, and a file in
 //! each snapshot says whose it is: the newest are kept of a process's own and of those whose process is gone. What another process
-//! that lives has made is left alone. What a killed process had not completed is removed by [recovery](crate::recovery).
+//! that lives has made is left alone. What a killed process had not completed is removed by [`recovery`].
 
 use crate::consumer::{self, Request};
 use crate::error::{Error, Kind, Result};
