@@ -439,7 +439,7 @@ fn a_missing_tracepoint_is_refused() {
     let module = workspace().build_edited(&["eviction-probes"], &edits, "libeviction_probes.so", "missing.so");
     refused(
         &module,
-        "storage:page_loaded: the program has no such tracepoint; it has storage:page_evicted; the module's probe at eviction-probes/src/lib.rs:12 is for it, so \
+        "storage:page_loaded: the program has no such tracepoint; it has storage:page_evicted, storage:label_read; the module's probe at eviction-probes/src/lib.rs:12 is for it, so \
          build the module with the program's version of the crate that declares it\n",
     );
 }
