@@ -355,6 +355,7 @@ fn what_is_lost_is_counted() {
         let fired = 200_000;
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                common::outrun_the_consumer();
                 if fallback {
                     unregister_sequences();
                 }

@@ -113,6 +113,33 @@ pub fn alone() -> std::sync::MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// Lets the calling thread run before the consumer's: both on one CPU, where the consumer has what others leave. What is fired then
+/// in one go finds small rings full, however fast the machine is.
+#[expect(unsafe_code, reason = "scheduling of threads")]
+pub fn outrun_the_consumer() {
+    let mut outrun = 0;
+    for task in std::fs::read_dir("/proc/self/task").expect("threads are listed").flatten() {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        if name.trim_end() == "ringtrace" {
+            let thread = task.file_name().to_str().and_then(|id| id.parse().ok()).expect("a thread's ID");
+            // SAFETY: both are plain data, zeroes are valid; the calls concern these threads of this process alone.
+            unsafe {
+                let mut here: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(libc::sched_getcpu() as usize, &mut here);
+                [0, thread]
+                    .into_iter()
+                    .for_each(|t| assert_eq!(libc::sched_setaffinity(t, size_of_val(&here), &raw const here), 0));
+                let parameters: libc::sched_param = std::mem::zeroed();
+                // The system call: musl's function refuses.
+                let done = libc::syscall(libc::SYS_sched_setscheduler, thread, libc::SCHED_IDLE, &raw const parameters);
+                assert_eq!(done, 0);
+            }
+            outrun += 1;
+        }
+    }
+    assert!(outrun > 0, "no thread is the consumer's");
+}
+
 /// Sets a flag when it goes, also when a test fails: threads that wait for the flag end then.
 pub struct SetOnDrop<'a>(pub &'a std::sync::atomic::AtomicBool);
 
