@@ -59,8 +59,14 @@ fn recording_goes_on_after_chdir() {
         // The streams' files are made when the first packets come, which is after this.
         let session = Session::builder("moved").enable("host_files:counted").output("made/here/trace").start();
         let session = session.expect("a session");
+        let flight = Session::builder("flight").enable("host_files:counted").overwrite().output("made/here/flight").start();
+        let flight = flight.expect("a session");
+        let begun = std::env::current_dir().expect("a directory");
         std::env::set_current_dir("/").expect("the root can be entered");
         (0..1000).for_each(counted);
+        let snapshot = flight.snapshot("moved").expect("a snapshot").path;
+        assert_eq!(snapshot.parent(), Some(&*begun.join("made/here/flight.snapshots")));
+        drop(flight);
         let statistics = session.stop().expect("the recording is complete");
         assert_eq!(statistics.events, 1000);
         return;

@@ -167,6 +167,31 @@ fn the_trace_of_a_killed_process_is_continued_from_its_rings() {
     }
 }
 
+const REPLACED: &str = "what_a_program_recorded_that_runs_on_as_another_is_recovered";
+
+/// A process keeps its number, and when it began, where it begins another program.
+#[test]
+fn what_a_program_recorded_that_runs_on_as_another_is_recovered() {
+    use std::os::unix::process::CommandExt as _;
+    if common::is_child(REPLACED) {
+        let _session = Session::builder("killed").enable("recovery:counted").output("trace").start().expect("a session");
+        (0..1000).for_each(|number| counted(number, "some text"));
+        let error = std::process::Command::new("sleep").arg("1000").exec();
+        panic!("{error}");
+    }
+    let _alone = common::alone();
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let mut command = common::child(REPLACED);
+    command.env("XDG_RUNTIME_DIR", place.path()).current_dir(place.path()).stdout(Stdio::null());
+    let process = Kill(command.spawn().expect("the child starts"));
+    let pid = process.0.id();
+    while std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs") != "sleep\n" {
+        std::thread::yield_now();
+    }
+    let remains = Remains::open(&session(place.path(), pid)).expect("nobody uses it");
+    assert_complete(&remains.recover(None).expect("a trace").path, 1000);
+}
+
 /// Copies the directory of a session, with its process's, to another place.
 fn copied(session: &Path, to: &Path) -> PathBuf {
     let image = to.join(session.parent().and_then(Path::file_name).expect("a process"));
@@ -200,7 +225,6 @@ fn rings_of_an_earlier_boot_are_recovered_whatever_the_disk_had_of_them() {
     let same = copied(&left, &place.path().join("same"));
     word(&same, 2, u64::from(std::process::id()));
     word(&same, 3, start_time);
-    assert!(Remains::open(&same).expect_err("it runs").is_busy());
     word(&same, 5, 1);
     let file = std::fs::File::options().read(true).write(true).open(same.join("rings")).expect("the rings");
     // Somebody consumed them, as the clock of that boot said, which was ahead.

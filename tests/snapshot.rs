@@ -202,6 +202,55 @@ fn take_as_told() {
     }
 }
 
+const DEAF: &str = "a_signal_that_takes_snapshots_ends_a_child_that_is_not_traced";
+
+#[test]
+#[expect(unsafe_code, reason = "fork, kill, waitpid")]
+fn a_signal_that_takes_snapshots_ends_a_child_that_is_not_traced() {
+    if !common::is_child(DEAF) {
+        let output = common::child(DEAF).output().expect("it starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    static HANDLED: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn own(_: libc::c_int) {
+        HANDLED.fetch_add(1, Ordering::Relaxed);
+    }
+    let own = own as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    let handled = |signal| {
+        let before = HANDLED.load(Ordering::Relaxed);
+        // SAFETY: to this thread.
+        unsafe { libc::raise(signal) };
+        HANDLED.load(Ordering::Relaxed) - before
+    };
+    // SAFETY: the handler adds to a word. The child makes async-signal-safe calls only.
+    unsafe {
+        libc::signal(libc::SIGHUP, own);
+        let directory = tempfile::tempdir().expect("a directory");
+        let builder =
+            Session::builder("flight").enable("snapshot:*").overwrite().snapshot_on(libc::SIGTERM).snapshot_on(libc::SIGHUP);
+        let session = builder.output(directory.path().join("trace")).start().expect("a session");
+        let child = libc::fork();
+        if child == 0 {
+            // The program's handler still runs, here and in the program; the default action does where there is none.
+            if handled(libc::SIGHUP) != 1 {
+                libc::_exit(1);
+            }
+            libc::raise(libc::SIGTERM);
+            libc::_exit(2);
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGTERM, "{status:x}");
+        assert_eq!((handled(libc::SIGHUP), handled(libc::SIGTERM)), (1, 0));
+        let snapshots = directory.path().join("flight.snapshots");
+        while std::fs::read_dir(&snapshots).map_or(0, Iterator::count) < 1 {
+            std::thread::yield_now();
+        }
+        drop(session);
+    }
+}
+
 #[test]
 fn processes_leave_each_others_snapshots_alone() {
     if common::is_child(SHARED) {

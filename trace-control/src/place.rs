@@ -194,9 +194,12 @@ fn start_time(pid: u32) -> Option<u64> {
     let mut stat = [0; 1024];
     let read = rustix::io::pread(opened.get().ok()?, &mut stat, 0).ok()?;
     let stat = String::from_utf8_lossy(&stat[..read]);
-    // proc_pid_stat(5): the name in parentheses may hold anything; behind it the state, and the start time as 20th word.
+    // proc_pid_stat(5): the name in parentheses may hold anything; behind it the state, the number of threads as 18th word, and the
+    // start time as 20th.
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().take(20).collect();
-    let has_ended = matches!(words.first(), Some(&("Z" | "X")));
+    // The first thread may end before the others.
+    let is_alone = words.get(17).and_then(|threads| threads.parse().ok()).is_none_or(|threads: u64| threads <= 1);
+    let has_ended = matches!(words.first(), Some(&("Z" | "X"))) && is_alone;
     words.get(19).filter(|_| !has_ended)?.parse().ok()
 }
 
@@ -329,13 +332,13 @@ impl Image {
         names
     }
 
-    /// Whether anybody holds the rings of a session (PL-3). False where the file system does not tell.
-    fn holds(&self, session: &Path) -> bool {
+    /// Whether anybody holds the rings of a session (PL-3). `None`: the file system does not tell.
+    fn holds(&self, session: &Path) -> Option<bool> {
         let rings = || {
             let directory = self.open()?.at(session.file_name().unwrap_or_default())?;
             Descriptor::new(directory.file(RINGS, OFlags::RDONLY, &[self.owner])?.into())
         };
-        rings().is_ok_and(|(rings, _)| rings.get().is_ok_and(|rings| is_held(&rings) == Some(true)))
+        is_held(&rings().ok()?.0.get().ok()?)
     }
 
     /// Removes what a process left that has ended, where there is nothing to recover. Returns whether the directory is gone.
@@ -464,6 +467,30 @@ mod tests {
             if let Ok(name) = text.parse::<ImageName>() {
                 prop_assert_eq!(name.to_string(), text);
             }
+        }
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "a process whose first thread ends")]
+    fn a_process_runs_until_its_last_thread_ends() {
+        // SAFETY: the child makes system calls only, beside a thread that does nothing.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                std::thread::spawn(|| libc::pause());
+                libc::syscall(libc::SYS_exit, 0);
+            }
+            let pid = u32::try_from(child).expect("a child");
+            let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+            while !stat().contains(") Z ") {
+                std::thread::yield_now();
+            }
+            assert!(start_time(pid).is_some(), "{}", stat());
+            libc::kill(child, libc::SIGKILL);
+            while start_time(pid).is_some() {
+                std::thread::yield_now();
+            }
+            assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
         }
     }
 

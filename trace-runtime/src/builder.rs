@@ -4,7 +4,7 @@ use crate::attach::{self, NamedProbe};
 use crate::consumer;
 use crate::context::Context;
 use crate::error::{Kind, Result};
-use crate::follow::{self, Lost};
+use crate::follow::Lost;
 use crate::occasion::{self, Occasion};
 use crate::output::rotation::Rotation;
 use crate::plan::{self, Wanted};
@@ -424,7 +424,6 @@ impl Builder {
             return Err(error);
         }
         control.add(recording.clone());
-        follow::install();
         control.publish(taken);
         drop(control);
         consumer::hurry();

@@ -10,7 +10,7 @@
 //!
 //! - FO-1: Nothing of the parent's is repaired, locked, dropped or written to in a child: it is left as it is, and made anew
 //!   ([`PerImage`]). Lists and rings that the forking thread is inside of stay readable.
-//! - FO-2: The handlers of pthread_atfork(3) are installed when the first session begins, not before. They take no lock, neither of
+//! - FO-2: The handlers of pthread_atfork(3) are installed when the first session is made, not before. They take no lock, neither of
 //!   ours nor of the C library's or the loader's, and call no allocator, but for what a followed child does that was not forked by
 //!   a handler of a signal ([`sys::may_be_in_handler`]): glibc has made its allocator and its threads usable there, and nothing else.
 //! - FO-3: What is [told](tell) to forks is not changed, and lives until no fork is under way that may have seen it, rings included:
@@ -86,6 +86,7 @@ pub(crate) fn is_child() -> bool {
 pub(crate) fn renew() {
     // Lists that this thread may be inside of stay (FO-1).
     OUTDATED.renew();
+    RINGS.renew();
     BOUND.renew();
     // Relaxed: there is no other thread.
     HAS_BEGUN.store(false, Ordering::Relaxed);
@@ -113,7 +114,7 @@ pub(crate) fn output(root: &Path, pid: u32) -> PathBuf {
 }
 
 /// From now on, what forks are [told](tell) takes effect.
-pub(crate) fn install() {
+fn install() {
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
     // Relaxed: it decides only who calls. A child has its parent's handlers.
     if !IS_INSTALLED.swap(true, Ordering::Relaxed) {
@@ -128,7 +129,50 @@ struct Told {
     /// Whose declarations its catalogue begins with.
     images: Vec<&'static Image>,
     /// Those that it must not write to.
-    rings: Vec<(Arc<Core>, Inherited)>,
+    rings: Vec<Rings>,
+}
+
+/// The rings of a session.
+#[derive(Clone)]
+struct Rings {
+    file: Inherited,
+    /// `None`: they are not mapped yet.
+    core: Option<Arc<Core>>,
+}
+
+/// Those of all sessions, also of one that is being made, or that has ended while somebody reads its rings.
+static RINGS: PerImage<Mutex<Vec<Rings>>> = PerImage::new(Mutex::default);
+
+/// Has forks be [told](tell) of rings, as long as it is there: a child does not keep them mapped, nor their file open, and so held.
+pub(crate) struct ToldRings(Inherited);
+
+impl ToldRings {
+    /// Takes the file of rings that are not mapped yet.
+    pub(crate) fn new(file: Inherited) -> ToldRings {
+        install();
+        lock(RINGS.get()).push(Rings { file, core: None });
+        tell();
+        ToldRings(file)
+    }
+
+    /// Takes what the file is mapped as.
+    pub(crate) fn map(&self, core: &Arc<Core>) {
+        let mut all = lock(RINGS.get());
+        let own = all.iter_mut().filter(|rings| rings.file == self.0);
+        own.for_each(|rings| rings.core = Some(core.clone()));
+        drop(all);
+        tell();
+    }
+}
+
+impl Drop for ToldRings {
+    fn drop(&mut self) {
+        if is_child() {
+            return; // FO-1
+        }
+        lock(RINGS.get()).retain(|rings| rings.file != self.0);
+        tell();
+    }
 }
 
 /// Null: there is nothing to tell.
@@ -139,24 +183,26 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 #[expect(clippy::vec_box, reason = "the fork has their addresses")]
 static OUTDATED: PerImage<Mutex<Vec<Box<Told>>>> = PerImage::new(Mutex::default);
 
-/// Tells forks what is now; for who holds the control lock, after each change of sessions, rules, triggers and images.
+/// Tells forks what is now, after each change of sessions, rings, rules, triggers and images.
 pub(crate) fn tell() {
+    // Of several threads the last one tells of all changes.
+    let mut outdated = lock(OUTDATED.get());
     let recordings = attach::recordings();
     let told = Box::into_raw(Box::new(Told {
         heirs: recordings.iter().filter_map(|recording| recording.heir()).collect(),
         images: catalogue::images(),
-        rings: recordings.iter().map(|recording| (recording.channel.core.clone(), recording.inherited)).collect(),
+        rings: lock(RINGS.get()).clone(),
     }));
     // SeqCst, with the load below: pairs with the addition and the load in `before`.
     //  - If the load finds no fork, each that begins later sees what is told now.
     //  - Otherwise what was told before stays (FO-3).
     let before = TOLD.swap(told, Ordering::SeqCst);
-    let mut outdated = lock(OUTDATED.get());
     // SAFETY: made by `Box::into_raw` above, and taken out once.
     outdated.extend((!before.is_null()).then(|| unsafe { Box::from_raw(before) }));
-    if FORKS.load(Ordering::SeqCst) == 0 {
-        outdated.clear();
-    }
+    let gone = if FORKS.load(Ordering::SeqCst) == 0 { std::mem::take(&mut *outdated) } else { Vec::new() };
+    drop(outdated);
+    // What goes with it may tell in its turn.
+    drop(gone);
 }
 
 /// Waits until forks that may have been told of an image which is gone by now are over, for a moment at most.
@@ -192,9 +238,11 @@ extern "C" fn in_child() {
     TOLD.store(ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: FO-3: the parent's memory had it when this thread forked, and this process never frees it.
     let Some(told) = (unsafe { SEEN.replace(ptr::null()).as_ref() }) else { return };
-    for (core, file) in &told.rings {
-        core.leave_to_parent();
-        file.close();
+    for rings in &told.rings {
+        if let Some(core) = &rings.core {
+            core.leave_to_parent();
+        }
+        rings.file.close();
     }
     catalogue::inherit(&told.images);
     if told.heirs.is_empty() {
@@ -372,5 +420,38 @@ pub(crate) fn awaken() {
 fn start_agent() {
     if let Some(bound) = lock(BOUND.get()).take() {
         init::start_agent_again(bound);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::OwnFile;
+
+    /// Its lock would say that the rings are used, as long as the child lives.
+    #[test]
+    fn a_child_that_is_forked_while_a_session_is_made_has_its_file_not_open() {
+        process::current().expect("it traces");
+        let open = |file: &OwnFile| {
+            let descriptor = std::os::fd::AsRawFd::as_raw_fd(&**file);
+            // SAFETY: the child makes async-signal-safe calls only.
+            unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    libc::_exit(i32::from(libc::fcntl(descriptor, libc::F_GETFD) >= 0));
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                assert!(libc::WIFEXITED(status), "{status:x}");
+                libc::WEXITSTATUS(status) == 1
+            }
+        };
+        let file = rustix::fs::memfd_create("rings", rustix::fs::MemfdFlags::CLOEXEC).expect("a file");
+        let file = OwnFile::nameless(file).expect("a file");
+        assert!(open(&file));
+        let told = ToldRings::new(file.inheritance());
+        assert!(!open(&file));
+        drop(told);
+        assert!(open(&file), "forks are told of a file that is gone");
     }
 }

@@ -5,7 +5,6 @@
 //! may be about to abort.
 //!
 //! A handler that the program installs afterwards replaces ours, unless it chains as well.
-#![expect(unsafe_code, reason = "installs handlers of signals")]
 
 use crate::attach;
 use crate::clock::Clock;
@@ -33,20 +32,19 @@ pub(crate) enum Occasion {
 
 /// Signals that may be asked for by name; signal(7).
 const SIGNALS: [(&str, i32); 10] = [
-    ("SIGUSR1", signal_hook::consts::SIGUSR1),
-    ("SIGUSR2", signal_hook::consts::SIGUSR2),
-    ("SIGHUP", signal_hook::consts::SIGHUP),
-    ("SIGINT", signal_hook::consts::SIGINT),
-    ("SIGQUIT", signal_hook::consts::SIGQUIT),
-    ("SIGTERM", signal_hook::consts::SIGTERM),
-    ("SIGALRM", signal_hook::consts::SIGALRM),
-    ("SIGCONT", signal_hook::consts::SIGCONT),
-    ("SIGURG", signal_hook::consts::SIGURG),
-    ("SIGWINCH", signal_hook::consts::SIGWINCH),
+    ("SIGUSR1", libc::SIGUSR1),
+    ("SIGUSR2", libc::SIGUSR2),
+    ("SIGHUP", libc::SIGHUP),
+    ("SIGINT", libc::SIGINT),
+    ("SIGQUIT", libc::SIGQUIT),
+    ("SIGTERM", libc::SIGTERM),
+    ("SIGALRM", libc::SIGALRM),
+    ("SIGCONT", libc::SIGCONT),
+    ("SIGURG", libc::SIGURG),
+    ("SIGWINCH", libc::SIGWINCH),
 ];
 /// Those whose default action is to end the process: with a handler they would not.
-const ENDING: [i32; 4] =
-    [signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT, signal_hook::consts::SIGTERM];
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 impl Occasion {
     /// Reads `SIGUSR2` or `panic`.
@@ -96,9 +94,6 @@ fn watch_signal(number: i32) -> Result<()> {
     /// Signals that have the handler, bit by number. A forked child has its parent's handlers.
     static WATCHED: AtomicU64 = AtomicU64::new(0);
     let cannot = |e: io::Error| Error::io("cannot take snapshots on", Occasion::Signal(number).name(), e);
-    if !(1..64).contains(&number) || signal_hook::consts::FORBIDDEN.contains(&number) {
-        return Err(cannot(io::Error::new(io::ErrorKind::InvalidInput, "it cannot have a handler")));
-    }
     // A forked child has the handlers, and no thread of ours.
     static THREAD_OF: AtomicU32 = AtomicU32::new(0);
     if THREAD_OF.swap(std::process::id(), Ordering::Relaxed) != std::process::id() {
@@ -112,27 +107,22 @@ fn watch_signal(number: i32) -> Result<()> {
             return Err(cannot(error));
         }
     }
+    sys::on_signal(number, came).map_err(cannot)?;
     // Relaxed: the control lock orders it.
-    if WATCHED.load(Ordering::Relaxed) & 1 << number != 0 {
-        return Ok(());
-    }
-    let action = move || {
-        if process::get().is_some_and(Process::is_alive) {
-            // Release: pairs with the Acquire in `attend`: the bit comes before the bell.
-            CAME.fetch_or(1 << number, Ordering::Relaxed);
-            BELL.fetch_add(1, Ordering::Release);
-            // It does not fail. No errno is touched: a raw system call.
-            let _ = futex::wake(&BELL, futex::Flags::PRIVATE, 1);
-        }
-    };
-    // SAFETY: the action is async-signal-safe: it loads, stores and makes one system call.
-    unsafe { signal_hook::low_level::register(number, action) }.map_err(cannot)?;
-    if ENDING.contains(&number) {
+    let is_new = WATCHED.fetch_or(1 << number, Ordering::Relaxed) & 1 << number == 0;
+    if is_new && ENDING.contains(&number) {
         // As without us: what the program has not taken itself ends it, after the snapshot.
         report::say(format_args!("{} no longer ends the program, but takes a snapshot", Occasion::Signal(number).name()));
     }
-    WATCHED.fetch_or(1 << number, Ordering::Relaxed);
     Ok(())
+}
+
+/// Async-signal-safe: it changes two words and makes one system call, which does not touch `errno`.
+fn came(number: i32) {
+    // Release: pairs with the Acquire in `attend`: the bit comes before the bell.
+    CAME.fetch_or(1 << number, Ordering::Relaxed);
+    BELL.fetch_add(1, Ordering::Release);
+    let _ = futex::wake(&BELL, futex::Flags::PRIVATE, 1);
 }
 
 /// The thread that takes snapshots on signals.

@@ -21,12 +21,16 @@ impl<T: Send + Sync> PerImage<T> {
     /// Returns the value of this process image. Where several threads are first, one's is everybody's.
     #[inline]
     pub(crate) fn get(&self) -> &'static T {
+        self.peek().unwrap_or_else(|| self.first())
+    }
+
+    /// Returns the value if it was made. Async-signal-safe.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<&'static T> {
         // Acquire: orders the value before its address. Pairs with the exchange in `first`.
-        match ptr::NonNull::new(self.value.load(Ordering::Acquire)) {
-            // SAFETY: made by `Box::into_raw` in `first`, and never freed.
-            Some(value) => unsafe { value.as_ref() },
-            None => self.first(),
-        }
+        let value = ptr::NonNull::new(self.value.load(Ordering::Acquire))?;
+        // SAFETY: made by `Box::into_raw` in `first`, and never freed.
+        Some(unsafe { value.as_ref() })
     }
 
     #[cold]
@@ -65,6 +69,8 @@ mod tests {
         let held = before.lock().expect("a lock");
         assert_eq!(*held, 11);
         VALUE.renew();
+        assert!(VALUE.peek().is_none(), "whoever only looks makes nothing");
         assert_eq!(*VALUE.get().lock().expect("a lock of its own"), 7);
+        assert!(VALUE.peek().is_some());
     }
 }

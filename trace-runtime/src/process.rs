@@ -68,9 +68,9 @@ pub(crate) fn current() -> Result<&'static Process> {
     }
 }
 
-/// Returns the state if it was made, in the parent or here.
+/// Returns the state if it was made, in the parent or here. Async-signal-safe.
 pub(crate) fn get() -> Option<&'static Process> {
-    PROCESS.get().get().and_then(|p| p.as_ref().ok())
+    PROCESS.peek()?.get()?.as_ref().ok()
 }
 
 /// Leaves the parent's state behind, and this thread's number; for a forked child.

@@ -11,7 +11,7 @@ use crate::consumer::{self, Request};
 use crate::context::Context;
 use crate::delivery::{Delivery, Failure, Figures, Round};
 use crate::error::{Error, Kind, Result};
-use crate::follow::Lost;
+use crate::follow::{Lost, ToldRings};
 use crate::journal::{Journal, Origin};
 use crate::keep::Kept;
 use crate::metadata;
@@ -28,7 +28,7 @@ use crate::rule::Rule;
 use crate::snapshot;
 use crate::state;
 use crate::statistics::{RuleState, Statistics};
-use crate::storage::{Inherited, Names, Storage};
+use crate::storage::{Names, Storage};
 use crate::sys;
 use crate::threads;
 use crate::transfer::Classes;
@@ -65,13 +65,14 @@ pub(crate) struct Recording {
     /// Whether there is something to be described and published that could not be under the control lock.
     is_behind: AtomicBool,
     storage: Mutex<Storage>,
-    /// The descriptor of the rings, for children.
-    pub(crate) inherited: Inherited,
+    _told: ToldRings,
     /// Where the rings are, or will be; `None`: they have no name.
     base: Option<PathBuf>,
     /// Where its family counts what it could not record, and whoever of it lives tells.
     lost: Option<Lost>,
     pub(crate) path: Option<PathBuf>,
+    /// Where snapshots lie.
+    pub(crate) snapshots: PathBuf,
     pub(crate) warnings: Mutex<Vec<String>>,
     retired: Mutex<Retired>,
     pub(crate) triggers: Mutex<Vec<Arc<Trigger>>>,
@@ -146,12 +147,14 @@ impl Recording {
             _ => Storage::create(&builder.name, memory, builder.rings.as_deref())?,
         };
         warnings.extend(warning);
-        let mut built = Self::build(process, builder, plan, geometry, &storage);
+        let mut told = ToldRings::new(storage.rings.inheritance());
+        let mut built = Self::build(process, builder, plan, geometry, &storage, &told);
         if let Some(error) = built.as_ref().err().filter(|_| builder.heir.is_some() && storage.is_in_directory()) {
             // Without room for as much as control pages there, in memory that no other file system limits.
             warnings.push(format!("the ring buffers have no name, so they do not outlive the process: {error}"));
             storage = Storage::without_a_name()?;
-            built = Self::build(process, builder, plan, geometry, &storage);
+            told = ToldRings::new(storage.rings.inheritance());
+            built = Self::build(process, builder, plan, geometry, &storage, &told);
         }
         let (channel, delivery, journal, classes, path) = match built {
             Ok(built) => built,
@@ -173,7 +176,7 @@ impl Recording {
             journal: Mutex::new(journal),
             classes,
             is_behind: AtomicBool::new(false),
-            inherited: storage.rings.inheritance(),
+            _told: told,
             base: storage.base(),
             lost: match &builder.heir {
                 Some(heir) => heir.lost,
@@ -181,6 +184,7 @@ impl Recording {
                 None => None,
             },
             storage: Mutex::new(storage),
+            snapshots: snapshot::directory_of(&builder.name, path.as_deref()),
             path,
             warnings: Mutex::new(warnings),
             retired: Mutex::default(),
@@ -200,6 +204,7 @@ impl Recording {
         plan: Plan,
         geometry: Geometry,
         storage: &Storage,
+        told: &ToldRings,
     ) -> Result<(Channel, Delivery, Journal, Classes, Option<PathBuf>)> {
         let at = storage.rings_path().unwrap_or_else(|| PathBuf::from("memfd"));
         // By concurrency ID the first numbers are used first, so the rings are those.
@@ -208,6 +213,7 @@ impl Recording {
         let ahead = if builder.heir.is_some() { None } else { Some(AHEAD) };
         let core = plan.create(&storage.rings, geometry, indices, process.clock, ahead);
         let core = core.map_err(|e| Error::io("cannot map ring buffers in", &at, e))?;
+        told.map(&core);
         core.populate(2);
         let uuid = uuid();
         let header = match plan.header {

@@ -117,14 +117,19 @@ fn is_of_this_boot(rings: &Reader) -> bool {
     own == its || own == 0 || its == 0
 }
 
-/// Removes what ended processes left in `base`, which lies at `at`, the oldest first, until there is room for `bytes` bytes of rings.
-pub(crate) fn make_room(base: &Opened, at: &Path, bytes: u64) -> Removed {
+/// Removes what ended processes left in `base`, which lies at `at`, the oldest first, until there is room for `bytes` bytes of rings, and
+/// `free` bytes are free.
+pub(crate) fn make_room(base: &Opened, at: &Path, bytes: u64, free: u64) -> Removed {
     let remove = |session: &Path| match Remains::open(session) {
+        Ok(remains) => {
+            remains.remove();
+            true
+        }
         Err(error) if error.is_busy() => false,
-        _ => place::open_session(session).map(|directory| storage::remove_session(&directory, session)).is_ok(),
+        Err(_) => place::open_session(session).map(|directory| storage::remove_session(&directory, session)).is_ok(),
     };
     // Where that fails, the rings find no room, or no place.
-    place::make_room(base, at, bytes, remove).unwrap_or_default()
+    place::make_room(base, at, bytes, free, remove).unwrap_or_default()
 }
 
 impl Remains {
@@ -366,7 +371,8 @@ fn use_of(rings: Option<&Reader>, image: Option<ImageName>, is_held: Option<bool
     let is_own = own != 0 && (its == own || its == 0 && is_held != Some(true)) && rings.is_none_or(is_of_this_boot);
     let elsewhere = "a process in another container or PID namespace has it open; end that, or recover it there";
     let why = match name.filter(|_| is_own) {
-        Some(name) => name.is_running().then_some("its process runs"),
+        // What nobody holds is not that of a process that runs on, as another program or another image of this one (execve(2)).
+        Some(name) => (is_held != Some(false) && name.is_running()).then_some("its process runs"),
         None => (is_held == Some(true)).then_some(elsewhere),
     };
     if why.is_some() || is_held == Some(false) {

@@ -135,12 +135,13 @@ impl Recording {
         trace.uuid = uuid(trace.uuid, records ^ made, wanted.last);
         trace.environment.push(("snapshot_reason".to_owned(), ctf::EnvValue::String(wanted.reason.to_owned())));
 
-        let parent = self.snapshots();
+        let parent = self.snapshots.clone();
         place_for(&parent)?;
         let unfinished = Unfinished::new(&parent);
         let mut directory = Directory::create(&unfinished.0, &trace, self.builder.format, None)?.at_once();
-        directory.describe(&classes)?;
+        // First: it says who may remove what is not completed.
         directory.put(OWNER, Owner::own(self.process).to_string().as_bytes())?;
+        directory.describe(&classes)?;
         let tally = Arc::new(Mutex::new(Tally::default()));
         let sink: Box<dyn Sink> = match keeps {
             true => Box::new(Sieve::new(Box::new(directory), self.kept.clone(), &trace, &classes, Some(tally.clone()))?),
@@ -202,20 +203,17 @@ impl Recording {
         };
         drop(transfer);
         let path = unfinished.finish(&parent, wanted.reason)?;
-        keep_newest(&parent, wanted.keep, &Owner::own(self.process));
+        keep_newest(&parent, &path, wanted.keep, &Owner::own(self.process));
         Ok(Receipt { path, ..receipt })
-    }
-
-    fn snapshots(&self) -> PathBuf {
-        directory_of(&self.name, self.path.as_deref())
     }
 }
 
-/// Where the snapshots of a session lie, beside its trace.
+/// Where the snapshots of a session lie, beside its trace: an absolute path, since the program may go elsewhere.
 pub(crate) fn directory_of(session: &str, trace: Option<&Path>) -> PathBuf {
     let program = process::session_name();
     let name = if session == crate::environment::SESSION_NAME { &program } else { session };
-    trace.and_then(Path::parent).unwrap_or(Path::new("")).join(format!("{name}.snapshots"))
+    let path = trace.and_then(Path::parent).unwrap_or(Path::new("")).join(format!("{name}.snapshots"));
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 /// Removes the snapshots that a process, which has ended, had not completed. Returns how many those were.
@@ -327,18 +325,25 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Removes the oldest snapshots of this process, and of those that are gone.
-fn keep_newest(parent: &Path, keep: usize, own: &Owner) {
-    let is_snapshot = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        path.extension().is_some_and(|e| e == "ringtrace")
-            && name.starts_with(|c: char| c.is_ascii_digit())
-            && Owner::of(path).is_some_and(|owner| owner == *own || owner.is_gone(own))
-    };
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = entries.filter(is_snapshot).collect();
-    found.sort(); // names begin with the time
-    for path in found.iter().take(found.len().saturating_sub(keep.max(1))) {
+/// Removes the oldest snapshots of this process, and of those that are gone, but never `newest`; and what the latter did not complete.
+fn keep_newest(parent: &Path, newest: &Path, keep: usize, own: &Owner) {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        let is_snapshot = name.ends_with(".ringtrace") && name.starts_with(|c: char| c.is_ascii_digit());
+        match Owner::of(&path) {
+            Some(owner) if is_snapshot && path != newest && (owner == *own || owner.is_gone(own)) => {
+                // Names begin with the local time, which is set back each autumn.
+                found.push((entry.metadata().and_then(|metadata| metadata.modified()).ok(), path));
+            }
+            Some(owner) if name.starts_with(UNFINISHED) && owner.is_gone(own) => drop(fs::remove_dir_all(path)),
+            _ => {}
+        }
+    }
+    found.sort();
+    // One more is the newest.
+    for (_, path) in found.iter().take((found.len() + 1).saturating_sub(keep.max(1))) {
         let _ = fs::remove_dir_all(path);
     }
 }
@@ -353,6 +358,44 @@ mod tests {
         assert_eq!(word("../../etc"), "-etc");
         assert_eq!(word("?"), "");
         assert!(word(&"long ".repeat(50)).len() <= 41);
+    }
+
+    #[test]
+    fn the_newest_snapshots_stay_whatever_the_clock_said() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let here = directory.path();
+        let own = Owner { image: process::image_name(), namespace: 1, boot: 2, host: "here".to_owned() };
+        // Of an earlier boot.
+        let gone = Owner { image: ImageName { id: 7, ..own.image }, namespace: 1, boot: 1, host: "here".to_owned() };
+        let make = |name: &str, owner: &Owner, age: u64| {
+            let path = here.join(name);
+            fs::create_dir(&path).expect("a directory");
+            fs::write(path.join(OWNER), owner.to_string()).expect("a file");
+            let time = std::time::SystemTime::now() - Duration::from_secs(age);
+            fs::File::open(&path).and_then(|directory| directory.set_modified(time)).expect("its time");
+            path
+        };
+        let left = || {
+            let mut names: Vec<_> =
+                fs::read_dir(here).expect("it").flatten().map(|e| e.file_name().into_string().expect("text")).collect();
+            names.sort();
+            names
+        };
+        // By the zone of before, these are of an hour that comes again.
+        for (name, age) in
+            [("20261025-024000.ringtrace", 30), ("20261025-025000.ringtrace", 20), ("20261025-025900.ringtrace", 10)]
+        {
+            make(name, &own, age);
+        }
+        make(".unfinished-1-1-00000007-0", &gone, 5);
+        make(".unfinished-1-1-00000008-0", &own, 5);
+        let newest = make("20261025-020000.ringtrace", &own, 0);
+        keep_newest(here, &newest, 2, &own);
+        assert_eq!(left(), [".unfinished-1-1-00000008-0", "20261025-020000.ringtrace", "20261025-025900.ringtrace"]);
+        // The clock was set back by more than that.
+        let newest = make("20261024-120000.ringtrace", &own, 90_000);
+        keep_newest(here, &newest, 1, &own);
+        assert_eq!(left(), [".unfinished-1-1-00000008-0", "20261024-120000.ringtrace"]);
     }
 
     #[test]

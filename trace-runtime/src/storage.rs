@@ -345,7 +345,7 @@ fn close(descriptor: RawFd, its: Identity) {
 }
 
 /// A descriptor that a forked child has of its parent's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inherited(RawFd, Identity);
 
 impl Inherited {
@@ -427,14 +427,23 @@ fn file_system(base: &Path) -> Result<rustix::fs::StatFs> {
     rustix::fs::statfs(parent).map_err(|e| Error::io("cannot examine", parent, e))
 }
 
+/// How much has to be free in `base` for rings of `bytes` bytes. Where nobody chose it, twice as much: what fills the memory that all
+/// programs share makes others fail, and ends those by SIGBUS that have files there without having allocated them.
+fn to_be_free(base: &Path, bytes: u64) -> u64 {
+    let is_chosen = !place::bases().iter().any(|shared| shared == base);
+    if is_chosen { bytes } else { bytes.saturating_mul(2) }
+}
+
 fn in_directory(at: &Path, session: &str, bytes: u64) -> Result<(Storage, Option<String>)> {
     let cannot = |e: io::Error| Error::io("cannot keep ring buffers in", at, e);
     let base = place::make_base(at).map_err(|e| Error::io("cannot use", at, e))?;
-    let removed = crate::recovery::make_room(&base, at, bytes);
+    let wanted = to_be_free(at, bytes);
+    let removed = crate::recovery::make_room(&base, at, bytes, wanted);
     let stat = base.descriptor().and_then(|base| Ok(rustix::fs::fstatfs(base)?)).map_err(cannot)?;
     let free = stat.f_bavail.saturating_mul(stat.f_bsize as u64);
-    if free < bytes {
-        let message = format!("{bytes} bytes are needed, {free} are free");
+    if free < wanted {
+        let share = if wanted > bytes { ", of which rings take half at most" } else { "" };
+        let message = format!("{bytes} bytes are needed, {free} are free{share}");
         return Err(cannot(io::Error::new(io::ErrorKind::StorageFull, message)));
     }
     let mut attempts = 0;
@@ -547,7 +556,7 @@ impl Nameless {
 fn without_names_yet(at: &Path, session: &str, bytes: u64) -> Result<(Storage, Option<String>)> {
     let cannot = |e: io::Error| Error::io("cannot create ring buffers in", at, e);
     let base = place::make_base(at).map_err(cannot)?;
-    let removed = crate::recovery::make_room(&base, at, bytes);
+    let removed = crate::recovery::make_room(&base, at, bytes, to_be_free(at, bytes));
     let here = base.descriptor().map_err(cannot)?;
     let create = || {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -598,6 +607,12 @@ fn told(removed: Removed, base: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use rustix::fs::{CWD, MemfdFlags, SealFlags};
+
+    #[test]
+    fn of_memory_that_programs_share_half_stays_free() {
+        let shared = place::bases().pop().expect("a place");
+        assert_eq!((to_be_free(&shared, 10), to_be_free(Path::new("/chosen/ringtrace"), 10)), (20, 10));
+    }
 
     #[test]
     fn a_piece_that_is_cut_is_taken_back() {

@@ -1,6 +1,6 @@
 //! Room for new rings: what ended processes left gives way, the oldest first, and is counted.
 
-use super::{Image, ImageName, JOURNAL, RINGS, SOCKET, images_in, open_base};
+use super::{Image, JOURNAL, RINGS, SOCKET, images_in, open_base};
 use crate::directory::{Descriptor, Directory};
 use rustix::fs::{Mode, OFlags, RenameFlags, Stat};
 use std::ffi::OsStr;
@@ -37,19 +37,19 @@ struct Session {
 
 /// Makes room in `base`, which lies at `path`, for rings of `needed` bytes: the oldest sessions of ended processes go, each by
 /// `remove`, which makes sure that nobody uses it and says whether it did, while they are together with the new one more than 64,
-/// or take more than 1 GiB, or half of the file system, or leave it less than `needed`. Counts and returns what went.
+/// or take more than 1 GiB, or half of the file system, or leave less than `free` bytes free. Counts and returns what went.
 ///
 /// It waits for nobody. While there is room for everything that lies there, no process is asked whether it lives.
 ///
 /// # Errors
 ///
 /// The directory cannot be read, or the program closed it.
-pub fn make_room(base: &Directory, path: &Path, needed: u64, remove: impl Fn(&Path) -> bool) -> io::Result<Removed> {
+pub fn make_room(base: &Directory, path: &Path, needed: u64, free: u64, remove: impl Fn(&Path) -> bool) -> io::Result<Removed> {
     let fs = rustix::fs::fstatfs(base.descriptor()?)?;
     let bytes = |blocks: u64| blocks.saturating_mul(fs.f_bsize.unsigned_abs());
     let half = if fs.f_blocks == 0 { u64::MAX } else { bytes(fs.f_blocks) / 2 };
     let bound = Bound { bytes: BOUND.bytes.min(half), ..BOUND };
-    let removed = make_room_within(base, path, bound, needed, bytes(fs.f_bavail), remove)?;
+    let removed = make_room_within(base, path, bound, needed, (free, bytes(fs.f_bavail)), remove)?;
     if removed.sessions > 0 {
         count(base, removed);
     }
@@ -61,7 +61,7 @@ fn make_room_within(
     path: &Path,
     bound: Bound,
     needed: u64,
-    free: u64,
+    (wanted, free): (u64, u64),
     remove: impl Fn(&Path) -> bool,
 ) -> io::Result<Removed> {
     let mut all = Vec::new();
@@ -78,27 +78,25 @@ fn make_room_within(
     let bytes = |all: &[Session]| all.iter().map(|session| session.bytes).sum::<u64>();
     let is_enough = |sessions: usize, bytes: u64, removed: Removed| {
         let (sessions, bytes) = (sessions - removed.sessions as usize, bytes - removed.bytes);
-        sessions < bound.sessions && bytes.saturating_add(needed) <= bound.bytes && free + removed.bytes >= needed
+        sessions < bound.sessions && bytes.saturating_add(needed) <= bound.bytes && free + removed.bytes >= wanted
     };
     if is_enough(all.len(), bytes(&all), removed) {
         return Ok(removed);
     }
-    // Asked once for each image, whose sessions lie behind each other.
-    let mut last: Option<(ImageName, bool)> = None;
     all.retain(|session| {
         let image = &session.image;
-        let is_gone = match last {
-            Some((name, is_gone)) if name == image.name => is_gone,
+        match image.holds(&session.path) {
+            // By a process that uses it, or by a forked child: then its memory would not become free.
+            Some(true) => false,
+            // Its process may run on, as another program (execve(2)).
+            Some(false) => !image.listens(),
             // A socket may be silent for a moment where the program closed its descriptors.
-            _ => !image.name.is_running() && image.is_gone(),
-        };
-        last = Some((image.name, is_gone));
-        // What is held is used elsewhere, or by a forked child: then its memory would not become free.
-        is_gone && !image.holds(&session.path)
+            None => !image.name.is_running() && image.is_gone(),
+        }
     });
     all.sort_by_key(|session| std::cmp::Reverse(session.written)); // the oldest last
     let (sessions, bytes) = (all.len(), bytes(&all));
-    if bytes + free < needed {
+    if bytes + free < wanted {
         return Ok(removed); // they find no room here in any case
     }
     while !is_enough(sessions, bytes, removed) {
@@ -192,7 +190,7 @@ pub fn forget_removed(base: &Path) {
 #[cfg(test)]
 mod tests {
     use super::super::tests::listening;
-    use super::super::{UNHELD, images, make_base, open_session, private_directory, start_time};
+    use super::super::{ImageName, UNHELD, images, make_base, open_session, private_directory, start_time};
     use super::*;
     use std::fs::File;
     use std::io::Write as _;
@@ -230,7 +228,7 @@ mod tests {
     /// Makes room as for rings of so many bytes, where so many are free.
     fn room(base: &Path, bound: Bound, needed: u64, free: u64) -> Removed {
         let remove = |session: &Path| std::fs::remove_dir_all(session).map(|()| true).expect("it goes");
-        make_room_within(&make_base(base).expect("it opens"), base, bound, needed, free, remove).expect("it is read")
+        make_room_within(&make_base(base).expect("it opens"), base, bound, needed, (needed, free), remove).expect("it is read")
     }
 
     /// The numbers of those whose directories are there.

@@ -1,5 +1,6 @@
 //! The agent's directory and its socket.
 
+use crate::follow;
 use crate::per_image::PerImage;
 use crate::process;
 use crate::rcu::lock;
@@ -136,6 +137,10 @@ fn listen(directory: &Path) -> io::Result<OwnFile> {
 
 /// At the end of the process: nobody is to wait for an agent that is gone.
 extern "C" fn remove() {
+    // The agent may have held the lock when this child was forked.
+    if follow::is_child() {
+        return;
+    }
     let left = std::mem::replace(&mut *lock(LEFT.get()), Left::Ended);
     match left {
         Left::Directory(directory, creator) if creator == std::process::id() => {
@@ -144,5 +149,31 @@ extern "C" fn remove() {
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The agent holds it while it makes its socket.
+    #[test]
+    #[expect(unsafe_code, reason = "fork(2)")]
+    fn a_forked_child_that_ends_waits_for_no_lock_of_its_parent() {
+        follow::own();
+        let held = lock(LEFT.get());
+        // SAFETY: the child makes async-signal-safe calls only, and one of ours that has to be so in a child.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(20);
+                remove();
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert!(libc::WIFEXITED(status), "it waited until {status:x}");
+        }
+        drop(held);
     }
 }

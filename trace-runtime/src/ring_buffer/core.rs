@@ -11,10 +11,10 @@ use super::sequence::{self, AppendPieces, Appender, PerCpu};
 use super::{Config, Geometry, HeaderKind, LONGEST_HEADER, Mode, Placement};
 use crate::clock::Clock;
 use crate::sys::memory::{Mapping, WipedWord, Words};
-use core::mem::size_of;
+use core::mem::{offset_of, size_of};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 use trace_registry::probe::Loss;
 use trace_registry::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
@@ -679,31 +679,41 @@ impl<'m> Memory<'m> {
         if file.metadata()?.len() < SUPERBLOCK {
             return Err(layout::not_a_ring("it is too short"));
         }
-        let mapping = Mapping::new(file, SUPERBLOCK, false)?;
-        let superblock: &Superblock = mapping.view(0).ok_or_else(|| layout::not_a_ring("it is too short"))?;
-        // Acquire: pairs with the Release store in `write_superblock`.
-        if superblock.magic.load(Ordering::Acquire) != layout::MAGIC {
+        // Read, not mapped: where its process ended before the file had memory, a page that is touched needs some, and without any the
+        // kernel ends this program (SIGBUS). The magic number comes last, so a file that has it has all of its control pages.
+        let mut magic = [0; 8];
+        file.read_exact_at(&mut magic, 0)?;
+        if u64::from_ne_bytes(magic) != layout::MAGIC {
             return Err(layout::not_a_ring("no magic number"));
         }
-        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let size = |w: &AtomicU64| u32::try_from(word(w)).map_err(|_| layout::not_a_ring("a size is out of range"));
-        if word(&superblock.abi_version) != layout::ABI_VERSION || word(&superblock.page) != layout::PAGE {
+        let mut superblock = [0; size_of::<Superblock>()];
+        file.read_exact_at(&mut superblock, 0)?;
+        let word = |at: usize| superblock[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+        let size = |at| u32::try_from(word(at)).map_err(|_| layout::not_a_ring("a size is out of range"));
+        if word(offset_of!(Superblock, abi_version)) != layout::ABI_VERSION || word(offset_of!(Superblock, page)) != layout::PAGE
+        {
             return Err(layout::not_a_ring("another layout version"));
         }
         let geometry = Geometry {
-            buffers: size(&superblock.buffers)?,
-            sub_buffer: size(&superblock.sub_buffer)?,
-            sub_buffers: size(&superblock.sub_buffers)?,
-            fallback: size(&superblock.fallback)?,
+            buffers: size(offset_of!(Superblock, buffers))?,
+            sub_buffer: size(offset_of!(Superblock, sub_buffer))?,
+            sub_buffers: size(offset_of!(Superblock, sub_buffers))?,
+            fallback: size(offset_of!(Superblock, fallback))?,
         };
         geometry.check().map_err(|_| layout::not_a_ring("sizes that cannot be"))?;
         let layout = Layout::new(geometry);
-        if word(&superblock.file_size) != layout.file_size() || file.metadata()?.len() < layout.file_size() {
+        if word(offset_of!(Superblock, file_size)) != layout.file_size() || file.metadata()?.len() < layout.file_size() {
             return Err(layout::not_a_ring("it is cut off"));
         }
-        let settings = [&superblock.mode, &superblock.clock, &superblock.header, &superblock.placement].map(word);
+        let settings = [
+            offset_of!(Superblock, mode),
+            offset_of!(Superblock, clock),
+            offset_of!(Superblock, header),
+            offset_of!(Superblock, placement),
+        ]
+        .map(word);
         let settings = Settings::from_words(settings).ok_or_else(|| layout::not_a_ring("unknown configuration"))?;
-        Ok((layout, settings, word(&superblock.key)))
+        Ok((layout, settings, word(offset_of!(Superblock, key))))
     }
 }
 

@@ -93,7 +93,8 @@
 //! - RB-9 *generation*: Every sequence compares the channel's generation, a word in a page that fork(2) wipes and that is never 0
 //!   in its creator, with the caller's, which is never 0. A forked child cannot write its parent's rings.
 //! - RB-10 *disarmed*: `rseq_cs` is cleared on every exit of a sequence (SYS-3 of [`trace_registry::sys`]).
-//! - RB-11 *allocated*: A sub-buffer is opened only when the file has room for it: a store finds no full file system (SIGBUS).
+//! - RB-11 *allocated*: A sub-buffer is opened only when the file has room for it, where it is written in place: a store finds no full
+//!   file system (SIGBUS).
 //!   Room is made in the first lap, in order, ahead of the writers.
 //! - RB-12 *mapped*: Nobody makes the file shorter while it is mapped: a store would raise SIGBUS. Files without a name are sealed
 //!   against it (F_SEAL_SHRINK). One with a name can be shortened by every process of its user, as such a process can be killed by

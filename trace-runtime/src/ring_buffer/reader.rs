@@ -666,6 +666,19 @@ mod tests {
         }
     }
 
+    /// The process may have ended before its rings had memory, and there may be none left: touching a page would end this one.
+    #[test]
+    fn a_file_without_memory_is_refused_untouched() {
+        use std::os::unix::fs::MetadataExt as _;
+        let file = rustix::fs::memfd_create("rings", rustix::fs::MemfdFlags::CLOEXEC).expect("a file");
+        let file = std::fs::File::from(file);
+        file.set_len(1 << 20).expect("its length");
+        // SAFETY: nobody else has the file.
+        let error = unsafe { Reader::open(&file, Purpose::Snapshot) }.expect_err("it has no superblock");
+        assert!(error.to_string().contains("no magic number"), "{error}");
+        assert_eq!(file.metadata().expect("its size").blocks(), 0, "it was given memory");
+    }
+
     fn deliver(reader: &mut Reader) -> u64 {
         let mut delivered = 0;
         for buffer in 0..reader.geometry().buffers {

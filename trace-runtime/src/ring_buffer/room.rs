@@ -5,13 +5,35 @@ use crate::sys;
 use std::fs::File;
 use std::io;
 
-/// Gives the file its length, and checks that there is room for all of it.
+/// Gives an empty file its length, and checks that there is room for all of it.
 pub(super) fn extend(file: &File, len: u64) -> io::Result<()> {
+    overwrite_in_place(file)?;
     let free = rustix::fs::fstatvfs(file).ok().filter(|fs| fs.f_blocks > 0).map(|fs| fs.f_bavail * fs.f_frsize);
     if free.is_some_and(|free| len > free) {
         return Err(io::ErrorKind::StorageFull.into());
     }
     sys::without_signals(|| file.set_len(len))
+}
+
+/// Has the file system write again where a page was written before. Some take new room each time, however much was reserved, and may
+/// find none when a page is touched that they have written out (SIGBUS).
+fn overwrite_in_place(file: &File) -> io::Result<()> {
+    // Magic numbers of statfs(2); that of ZFS is its own.
+    const BTRFS: u32 = 0x9123_683e;
+    const OTHERS: [u32; 2] = [0xca45_1a4e, 0x2fc1_2fc1]; // bcachefs, ZFS
+    let kind = rustix::fs::fstatfs(file)?.f_type as u32;
+    let done = match kind {
+        // Only while it is empty; ioctl_iflags(2).
+        BTRFS => rustix::fs::ioctl_getflags(file)
+            .and_then(|flags| rustix::fs::ioctl_setflags(file, flags | rustix::fs::IFlags::NOCOW))
+            .map_err(io::Error::from),
+        _ if OTHERS.contains(&kind) => Err(io::ErrorKind::Unsupported.into()),
+        _ => return Ok(()),
+    };
+    done.map_err(|error| {
+        let why = "a full disk could end the program, since this file system never writes in place; name a directory in memory, on ext4 or XFS";
+        io::Error::new(error.kind(), format!("{why} ({error})"))
+    })
 }
 
 /// Reserves room in the file: a later store to the mapping must not find the file system full (SIGBUS).

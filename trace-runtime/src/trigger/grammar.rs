@@ -25,7 +25,7 @@
 use super::words::Words;
 use crate::error::{Error, Result};
 use crate::rule::{self, Placed};
-use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
+use libc::{SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
 use std::ops::Range;
 use std::time::Duration;
 use trace_filter::Key;

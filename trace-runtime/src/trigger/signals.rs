@@ -1,8 +1,8 @@
 //! Signals that triggers wait for: a handler counts them, and the consumer's thread looks.
-#![expect(unsafe_code, reason = "a signal handler's duties")]
 
-use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::process;
+use crate::sys;
 use std::io;
 use trace_registry::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -14,25 +14,23 @@ static HANDLED: AtomicU32 = AtomicU32::new(0);
 /// Counts a signal from now on. A handler that the program set before is called too; without one, the signal no longer ends the
 /// process.
 pub(super) fn count(number: i32) -> Result<()> {
-    let Some((count, last)) = usize::try_from(number).ok().and_then(|n| COUNTS.get(n)) else {
-        return Err(Error::io("cannot wait for", "a signal", io::ErrorKind::InvalidInput));
-    };
-    // Relaxed, here and below: whose bit it is decides only who sets the handler.
-    if HANDLED.fetch_or(1 << number, Ordering::Relaxed) & 1 << number != 0 {
-        return Ok(());
-    }
-    let clock = Clock::process();
-    let handler = move || {
-        // Relaxed: whoever sees the count a little before the time takes that of the signal before.
-        last.store(clock.now_ns(), Ordering::Relaxed);
-        count.fetch_add(1, Ordering::Relaxed);
-    };
-    // SAFETY: the handler is async-signal-safe: it reads the clock and changes two words.
-    if let Err(error) = unsafe { signal_hook::low_level::register(number, handler) } {
-        HANDLED.fetch_and(!(1 << number), Ordering::Relaxed);
-        return Err(Error::io("cannot wait for", "a signal", error));
-    }
+    let known = usize::try_from(number).ok().filter(|number| COUNTS.get(*number).is_some());
+    known
+        .ok_or(io::ErrorKind::InvalidInput.into())
+        .and_then(|_| sys::on_signal(number, came))
+        .map_err(|error| Error::io("cannot wait for", "a signal", error))?;
+    HANDLED.fetch_or(1 << number, Ordering::Relaxed);
     Ok(())
+}
+
+/// Async-signal-safe: it reads the clock and changes two words.
+fn came(number: i32) {
+    let counts = usize::try_from(number).ok().and_then(|number| COUNTS.get(number));
+    if let Some(((count, last), process)) = counts.zip(process::get()) {
+        // Relaxed: whoever sees the count a little before the time takes that of the signal before.
+        last.store(process.clock.now_ns(), Ordering::Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 pub(super) fn are_counted() -> bool {
