@@ -18,6 +18,7 @@ mod convert;
 pub mod json;
 mod names;
 
+pub(crate) use convert::says;
 use names::MemberName;
 pub(crate) use names::{identifier, is_keyword};
 

@@ -100,6 +100,40 @@ fn packets_of_another_uuid_are_read_and_known() {
     assert!(!is_of_another(&stream));
 }
 
+/// What a reader needs to tell classes apart is there, or needs not be there: as babeltrace2 has it.
+#[test]
+fn classes_are_told_apart_where_there_are_several() {
+    let event = |name: &str, id: &str| format!("event {{ name = {name}; {id} fields := struct {{ u8 a; }}; }};\n");
+    let ids = "stream { event.header := struct { u8 id; }; };\n";
+    // The only one, and the first one, may be without.
+    let (one, other) = (event("e", ""), event("f", "id = 1;"));
+    for (classes, stream, text) in [
+        (format!("stream {{ }};\n{}", event("e", "id = 3;")), &[7, 8][..], "e: { a = 7 }\ne: { a = 8 }\n"),
+        (format!("{ids}{one}{other}"), &[1, 7, 0, 8], "f: { a = 7 }\ne: { a = 8 }\n"),
+    ] {
+        assert_eq!(agreed(format!("{TRACE}{U8}{classes}"), &[stream]), text);
+    }
+    let trace = TRACE.replace("};", "packet.header := struct { integer { size = 8; } stream_id; }; };");
+    let in_second = "event { name = g; id = 0; stream_id = 1; fields := struct { u8 a; }; };\n";
+    let text = agreed(format!("{trace}{U8}stream {{ id = 0; }};\nstream {{ id = 1; }};\n{in_second}"), &[&[1, 7]]);
+    assert_eq!(text, "g: { a = 7 }\n");
+    // What we refuse, babeltrace2 does too.
+    let two = "stream { id = 0; };\nstream { id = 1; };\n";
+    for metadata in [
+        format!("{TRACE}{U8}{ids}{other}{one}"),
+        format!("{TRACE}{U8}stream {{ }};\n{one}{other}"),
+        format!("{TRACE}{U8}{two}{in_second}"),
+        format!("{TRACE}{U8}{one}").replace(" byte_order = le;", ""),
+    ] {
+        assert!(trace_ctf::tsdl::parse(&metadata).is_err_and(|error| error.is_metadata()), "{metadata}");
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("metadata"), &metadata).unwrap();
+        fs::write(directory.path().join("stream"), [1, 7]).unwrap();
+        let (text, messages) = babeltrace2(directory.path());
+        assert!(text.is_empty() && messages.contains("CAUSED BY"), "{metadata}\n{messages}");
+    }
+}
+
 /// A packet context is shown if it shows something, or never had anything to show.
 #[test]
 fn contexts_of_packets_in_babeltraces_text() {
@@ -165,13 +199,19 @@ fn times_that_64_bits_cannot_hold_are_told() {
 fn bad_constructs_are_refused_with_their_line() {
     let event = "event { name = e; };";
     let two = "stream { id = 0; };\nstream { id = 1; };\nevent { name = e; stream_id = 1; };";
+    let told = TRACE.replace("};", "packet.header := struct { integer { size = 8; } stream_id; }; };");
+    let ids = "stream { event.header := struct { integer { size = 8; } id; }; };";
     let clocks = "clock { name = a; };\nclock { name = b; };";
     let cases = [
         (String::new(), 1, "no trace block"),
         ("/* CTF 1.8 */\n\n".into(), 3, "no trace block"),
         ("trace { major = 1;\nminor = 7; byte_order = le; };".into(), 2, "CTF 1.7 is not supported"),
         ("trace { major = 1;\nbyte_order = middle; };".into(), 2, "middle is no byte order"),
-        (format!("{TRACE}{two}\nevent {{ name = lost; id = 1; }};"), 6, "\"lost\" says of no stream class"),
+        ("trace { major = 1;\nminor = 8; };".into(), 1, "how bytes are ordered; add `byte_order = le;`"),
+        (format!("{told}{two}\nevent {{ name = lost; id = 1; }};"), 6, "\"lost\" says of no stream class"),
+        (format!("{TRACE}{two}"), 4, "no packet says of which it is; add the field `stream_id` to `packet.header`"),
+        (format!("{TRACE}{ids}\nevent {{ name = a; id = 1; }};\n{event}"), 5, "\"e\" has no ID beside \"a\"; add `id = N;`"),
+        (format!("{TRACE}{event}\nevent {{ name = a; id = 1; }};"), 4, "add the field `id` to `event.header` of stream class 0"),
         (format!("{TRACE}event {{ name = e; stream_id = 0; }};"), 3, "\"e\" without its stream class"),
         (format!("{TRACE}event {{ name = e; id = \"5\"; }};"), 3, "the ID \"5\" is no number"),
         (format!("{TRACE}{U8}typedef u8 a[n];\n{event}"), 4, "no field n in front of a"),
@@ -204,7 +244,7 @@ fn bad_constructs_are_refused_with_their_line() {
         (format!("{TRACE}clock {{ name = a;\noffset = 18446744073709551615; }};"), 4, "18446744073709551615 is out of range"),
         (
             format!("{TRACE}{U8}{clocks}\nstream {{ event.header := struct {{ u8 timestamp; }};\n}};\n{event}"),
-            8,
+            6,
             "a time stamp that says of none of 2 clocks",
         ),
     ];

@@ -8,7 +8,7 @@ mod tsdl;
 
 use std::borrow::Cow;
 
-use crate::declared::{Clock, Declarations, EventClass, Reference, Role, Root, StreamClass, Structure, Type};
+use crate::declared::{Clock, Declarations, EventClass, Member, Reference, Role, Root, StreamClass, Structure, Type};
 use crate::error::Kind;
 use crate::reader::{Scope, parts};
 use crate::{Error, Result};
@@ -123,7 +123,7 @@ fn place(structure: &Structure, slot: u32) -> Option<Vec<u32>> {
 }
 
 /// What has a name in a type, or in the elements of arrays.
-fn elements(class: &Type) -> &[crate::declared::Member] {
+fn elements(class: &Type) -> &[Member] {
     match class {
         Type::Array(array) => elements(&array.element),
         Type::Sequence(sequence) => elements(&sequence.element),
@@ -149,6 +149,14 @@ fn role(class: &Type) -> Option<Role> {
         Type::Blob(blob) => blob.role,
         class => class.integer().and_then(|integer| integer.role),
     }
+}
+
+/// Whether a structure has something with a role.
+pub(crate) fn says(root: Option<&Root>, wanted: Role) -> bool {
+    fn search(members: &[Member], wanted: Role) -> bool {
+        members.iter().any(|member| role(&member.class) == Some(wanted) || search(elements(&member.class), wanted))
+    }
+    root.is_some_and(|root| search(&root.structure.members, wanted))
 }
 
 /// The roots of a stream class, in their order.

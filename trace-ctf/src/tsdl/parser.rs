@@ -8,7 +8,7 @@ use super::types::C_WORDS;
 use crate::declared::{
     Array, Clock, Declarations, EnvValue, EventClass, Level, Role, Root, Sequence, Source, StreamClass, Structure, Type,
 };
-use crate::metadata::is_keyword;
+use crate::metadata::{is_keyword, says};
 use crate::reader::Scope;
 use crate::resolve::{self, Earlier};
 use crate::{Error, Result};
@@ -40,11 +40,14 @@ pub(super) struct Input<'p, 't> {
     at: usize,
     pub(super) depth: usize,
     drafts: Vec<Draft>,
+    /// Where the last stream class begins.
+    stream_line: u32,
 }
 
 /// An event class that waits for its stream class.
 struct Draft {
     event: EventClass,
+    has_id: bool,
     /// Its context and its fields.
     types: [Option<Type>; 2],
     stream_id: Option<u64>,
@@ -90,7 +93,7 @@ impl Parser {
         }
         self.scopes.truncate(1);
         self.last_line = 1 + text.bytes().filter(|&byte| byte == b'\n').count() as u32;
-        Input { parser: self, tokens, at: 0, depth: 0, drafts: Vec::new() }.file()
+        Input { parser: self, tokens, at: 0, depth: 0, drafts: Vec::new(), stream_line: 0 }.file()
     }
 
     /// What has been declared so far.
@@ -149,6 +152,13 @@ impl Input<'_, '_> {
                 (Kind::Sign(";"), _) => self.at += 1,
                 _ => self.declaration()?,
             }
+        }
+        // Behind all blocks: the one of the trace may be the last.
+        let known = &self.parser.declarations;
+        if known.streams.len() > 1 && !says(known.packet_header.as_deref(), Role::StreamClassId) {
+            let what = "several stream classes, and no packet says of which it is; add the field `stream_id` to `packet.header` of the \
+                        trace block";
+            return Err(Error::metadata(self.stream_line, what));
         }
         let drafts = core::mem::take(&mut self.drafts);
         drafts.into_iter().try_for_each(|draft| self.declare_event(draft))
@@ -245,7 +255,9 @@ impl Input<'_, '_> {
 
     fn trace(&mut self) -> Result<()> {
         self.parser.has_trace = true;
+        let (line, mut has_order) = (self.line(), false);
         self.block(|this, name, item| {
+            has_order |= name == "byte_order";
             match (name, item) {
                 ("uuid", Item::Value(Value::Text(text))) => this.parser.declarations.uuid = Some(this.uuid(&text)?),
                 ("packet.header", Item::Type(class)) => {
@@ -264,7 +276,12 @@ impl Input<'_, '_> {
                 _ => {}
             }
             Ok(())
-        })
+        })?;
+        if !has_order {
+            let what = "the trace block does not say how bytes are ordered; add `byte_order = le;` or `byte_order = be;`";
+            return Err(Error::metadata(line, what));
+        }
+        Ok(())
     }
 
     fn environment(&mut self) -> Result<()> {
@@ -299,6 +316,7 @@ impl Input<'_, '_> {
     }
 
     fn stream(&mut self) -> Result<()> {
+        let line = self.line();
         let mut stream = StreamClass::default();
         let mut types = [None, None, None];
         self.block(|this, name, item| {
@@ -314,7 +332,6 @@ impl Input<'_, '_> {
         let [packet_context, event_header, event_context] = types;
         let trace = self.parser.declarations.packet_header.clone();
         let header = (Scope::PacketHeader, trace.as_deref());
-        let line = self.line();
         let mut root = |class: Option<Type>, scope, roles, earlier: Earlier<'_>| {
             class.map(|class| self.root(class, line, scope, roles, earlier)).transpose()
         };
@@ -337,20 +354,22 @@ impl Input<'_, '_> {
         }
         stream.compile();
         if self.parser.declarations.stream(stream.id).is_some() {
-            return Err(Error::metadata(self.line(), format!("stream class {} is declared twice", stream.id)));
+            return Err(Error::metadata(line, format!("stream class {} is declared twice", stream.id)));
         }
+        self.stream_line = line;
         self.parser.declarations.streams.push(Arc::new(stream));
         Ok(())
     }
 
     fn event(&mut self) -> Result<()> {
+        let line = self.line();
         let mut event = EventClass::default();
         let mut types = [None, None];
-        let mut stream_id = None;
+        let (mut stream_id, mut has_id) = (None, false);
         self.block(|this, name, item| {
             match (name, item) {
                 ("name", Item::Value(Value::Text(text) | Value::Path(text))) => event.name = text,
-                ("id", Item::Value(value)) => event.id = this.id(&value)?,
+                ("id", Item::Value(value)) => (event.id, has_id) = (this.id(&value)?, true),
                 ("stream_id", Item::Value(value)) => stream_id = Some(this.id(&value)?),
                 ("loglevel", Item::Value(Value::Number(number))) => {
                     event.level = u64::try_from(number).ok().and_then(Level::from_number)
@@ -363,13 +382,13 @@ impl Input<'_, '_> {
             Ok(())
         })
         .map_err(|error| if event.name.is_empty() { error } else { error.within(format_args!("event {:?}", event.name)) })?;
-        self.drafts.push(Draft { event, types, stream_id, line: self.line() });
+        self.drafts.push(Draft { event, has_id, types, stream_id, line });
         Ok(())
     }
 
     /// Adds an event class to its stream class, which may stand behind it.
     fn declare_event(&mut self, draft: Draft) -> Result<()> {
-        let Draft { mut event, types, stream_id, line } = draft;
+        let Draft { mut event, has_id, types, stream_id, line } = draft;
         let known = &mut self.parser.declarations;
         event.stream_id = match (stream_id, &known.streams[..]) {
             (Some(id), _) => id,
@@ -391,6 +410,26 @@ impl Input<'_, '_> {
         let Some(stream) = known.stream(event.stream_id).cloned() else {
             return Err(Error::metadata(line, format!("event class {:?} without its stream class", event.name)));
         };
+        let has_header_id = says(stream.event_header.as_ref(), Role::EventClassId);
+        if !has_header_id {
+            event.id = 0; // the only one, which no header names
+        }
+        let name = &event.name;
+        match stream.events().next() {
+            Some(other) if !has_id => {
+                let what = format!("event class {name:?} has no ID beside {:?}; add `id = N;`, a number of its own", other.name);
+                return Err(Error::metadata(line, what));
+            }
+            Some(other) if !has_header_id => {
+                let what = format!(
+                    "event classes {:?} and {name:?}, and no event says of which it is; add the field `id` to `event.header` of stream \
+                     class {}",
+                    other.name, stream.id
+                );
+                return Err(Error::metadata(line, what));
+            }
+            _ => {}
+        }
         let trace = known.packet_header.clone();
         let earlier = [
             (Scope::PacketHeader, trace.as_deref()),

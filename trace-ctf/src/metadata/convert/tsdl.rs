@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use super::{Lookup, Target, Writing, clock, each_event_root, each_stream_root, elements, role, writing};
+use super::{Lookup, Target, Writing, clock, each_event_root, each_stream_root, elements, role, says, writing};
 use crate::declared::{
     Declarations, EnvValue, EventClass, Flags, Integer, Label, Length, Member, Reference, Role, Root, StreamClass, Structure,
     Type,
@@ -99,14 +99,6 @@ fn stream_class(out: &mut String, all: &Declarations, stream: &StreamClass, cloc
         return Err(Error::from(crate::error::Kind::NoWord(what.into())));
     }
     Ok(())
-}
-
-/// Whether a structure has something with a role.
-fn says(root: Option<&Root>, wanted: Role) -> bool {
-    fn search(members: &[Member], wanted: Role) -> bool {
-        members.iter().any(|member| role(&member.class) == Some(wanted) || search(elements(&member.class), wanted))
-    }
-    root.is_some_and(|root| search(&root.structure.members, wanted))
 }
 
 fn has_stamp(members: &[Member]) -> bool {
