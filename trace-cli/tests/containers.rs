@@ -7,7 +7,7 @@ mod traces;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Place, Program, eventually, is_program, orders, text};
+use common::{Place, Program, an_agent_answers, eventually, is_program, orders, text, this};
 use ringtrace::tracepoint;
 use trace_control::Client;
 use trace_control::place::images;
@@ -61,9 +61,9 @@ fn contained(place: &Place) -> Option<Program> {
         return None;
     }
     let mut command = place.command("unshare");
-    command.args(isolate).arg(std::env::current_exe().expect("a path"));
+    command.args(isolate).arg(this());
     let program = Program::spawn(command, PROGRAM);
-    eventually("the agent answers", || images(&place.runtime()).expect("the base").iter().any(|i| i.connect().is_ok()));
+    an_agent_answers(place);
     Some(program)
 }
 
@@ -129,7 +129,7 @@ fn a_consumer_that_is_killed_is_succeeded_by_the_next() {
     let rings = state.rings.expect("its rings have a name");
     let session = rings.parent().expect("a directory");
 
-    let mut command = place.command(std::env::current_exe().expect("a path"));
+    let mut command = place.command(this());
     command.env("RINGTRACE_TEST_SESSION", session);
     let mut first = Program::spawn(command, CONSUMER);
     program.tell("count 100");

@@ -7,7 +7,7 @@ mod traces;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{Place, Program, eventually, is_program, orders, text};
+use common::{Place, Program, as_program, eventually, is_program, orders, text, this};
 use ringtrace::tracepoint;
 use traces::{Contents, read_by_both};
 
@@ -32,7 +32,7 @@ fn program() {
         match what {
             "fire" => (0..count).for_each(numbered),
             "exec" => {
-                let mut command = Command::new(std::env::current_exe().expect("a path"));
+                let mut command = Command::new(this());
                 command.args([PROGRAM, "--exact", "--nocapture"]).stdin(Stdio::piped()).stdout(Stdio::piped());
                 started.push(command.spawn().expect("it starts"));
             }
@@ -189,10 +189,14 @@ fn what_follows_ends_with_the_command() {
 #[test]
 fn run_follows_children() {
     let place = Place::new();
-    let program = std::env::current_exe().expect("a path").display().to_string();
+    let program = this().display().to_string();
     let mut command = place.ringtrace(&["run", "numbered", "--follow", "-o", "trace", "--memory", "2M", "--", &program]);
-    command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM);
-    let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut running = as_program(&mut command, PROGRAM)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     let mut input = running.stdin.take().expect("a pipe");
     std::io::Write::write_all(&mut input, b"fire 1\nfork 20\nleave 300\nexec\ntell 4000\n").expect("it reads");
     drop(input);
@@ -208,9 +212,9 @@ fn run_follows_children() {
 fn a_program_that_has_just_begun_is_waited_for() {
     let place = Place::new();
     for _ in 0..8 {
-        let mut command = place.command(std::env::current_exe().expect("a path"));
-        command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM);
-        let mut program = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+        let mut command = place.command(this());
+        let mut program =
+            as_program(&mut command, PROGRAM).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
         place.succeed(&["status", "-p", &program.id().to_string()]);
         drop(program.stdin.take());
         assert!(program.wait().expect("it ends").success());

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output, Stdio};
 
-use common::{Place, Program, eventually, is_program, orders, text};
+use common::{Place, Program, an_agent_answers, is_program, is_root, orders, text, this};
 use ringtrace::tracepoint;
 use trace_control::Client;
 use trace_control::place::images;
@@ -62,16 +62,8 @@ fn client() {
     }
 }
 
-/// Whether this test can take and drop privileges.
-fn is_root() -> bool {
-    // SAFETY: geteuid(2) always succeeds.
-    #[expect(unsafe_code, reason = "geteuid")]
-    let is_root = unsafe { libc::geteuid() } == 0;
-    if !is_root {
-        eprintln!("not tested: this needs capabilities to drop, so it needs to be run by root");
-    }
-    is_root
-}
+/// What these tests need root for.
+const PRIVILEGES: &str = "capabilities to drop";
 
 /// Lets a command of root have no capability but this one.
 #[expect(unsafe_code, reason = "the bounding set is dropped between fork and exec")]
@@ -89,9 +81,9 @@ fn only(kept: Option<u32>, mut command: Command) -> Command {
 }
 
 fn start(place: &Place, wrap: impl FnOnce(Command) -> Command, name: &str) -> Program {
-    let program = Program::spawn(wrap(place.command(std::env::current_exe().expect("a path"))), name);
+    let program = Program::spawn(wrap(place.command(this())), name);
     if name == PROGRAM {
-        eventually("the agent listens", || images(&place.runtime()).expect("images").iter().any(|i| i.connect().is_ok()));
+        an_agent_answers(place);
     }
     program
 }
@@ -121,7 +113,7 @@ fn is_answered(place: &Place, wrap: impl Fn(Command) -> Command, why: &str) {
 
 #[test]
 fn a_process_answers_nobody_who_lacks_its_capabilities() {
-    if !is_root() {
+    if !is_root(PRIVILEGES) {
         return;
     }
     const WHY: &str = "it holds capabilities";
@@ -147,7 +139,7 @@ fn a_process_answers_nobody_who_lacks_its_capabilities() {
 
 #[test]
 fn capabilities_of_a_user_namespace_are_none() {
-    if !is_root() {
+    if !is_root(PRIVILEGES) {
         return;
     }
     let in_namespace = |command: Command| {
@@ -169,7 +161,7 @@ fn capabilities_of_a_user_namespace_are_none() {
 
 #[test]
 fn a_process_that_is_not_dumpable_answers_who_may_look_into_it_all_the_same() {
-    if !is_root() {
+    if !is_root(PRIVILEGES) {
         return;
     }
     let place = Place::new();
@@ -215,7 +207,7 @@ fn modules_are_loaded_from_outside_only_where_somebody_allows_it() {
 /// For people: a peer of the same user that writes its lines itself is answered, where the kernel would let it in without a word.
 #[test]
 fn a_plain_process_asks_its_user_for_nothing() {
-    if !is_root() {
+    if !is_root(PRIVILEGES) {
         return;
     }
     let place = Place::new();

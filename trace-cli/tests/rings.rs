@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Place, Program, eventually, is_program, orders, text};
+use common::{Place, Program, an_agent_answers, eventually, is_program, orders, text, this};
 use ringtrace::{Session, tracepoint};
 use traces::read_by_both;
 
@@ -73,10 +73,9 @@ fn contained(place: &Place, program: &Command) -> Option<Command> {
 fn rings_on_disk_outlive_the_container_and_its_run_time_directory() {
     let (first, second, disk) = (Place::new(), Place::new(), disk());
     let volume = shown(disk.path());
-    let own = std::env::current_exe().expect("a path");
-    let Some(command) = contained(&first, &Command::new(&own)) else { return };
+    let Some(command) = contained(&first, &Command::new(this())) else { return };
     let mut program = Program::spawn(command, PROGRAM);
-    eventually("the agent answers", || !first.json(&["ps"]).is_empty());
+    an_agent_answers(&first);
     let trace = disk.path().join("trace");
     let create = ["session", "create", "all", "-r", "counted", "--overwrite", "-m", "1M", "--rings", volume, "-o", shown(&trace)];
     first.succeed(&create);
@@ -274,7 +273,7 @@ fn the_kernels_dump_of_an_aborted_program_has_what_it_had_recorded() {
         eprintln!("skipped: core dumps do not lie where their program works: {pattern}");
         return;
     }
-    let mut command = place.command(std::env::current_exe().expect("a path"));
+    let mut command = place.command(this());
     command.env("RINGTRACE", "counted; overwrite; memory 1M; output trace");
     #[expect(unsafe_code, reason = "setrlimit(2) between fork and exec")]
     // SAFETY: it is async-signal-safe.

@@ -7,7 +7,7 @@ mod traces;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use common::{Place, Program, eventually, is_program, orders, text};
+use common::{Place, Program, as_program, eventually, is_program, orders, text, this};
 use ringtrace::{Session, probe, tracepoint};
 use trace_ctf::metadata::Format;
 use traces::read_by_both;
@@ -98,9 +98,13 @@ fn number_of_arguments() -> usize {
 /// Runs the program by `ringtrace run`, with three events.
 fn run(place: &Place, arguments: &[&str]) -> (i32, String) {
     let mut command = place.ringtrace(&["run"]);
-    command.args(arguments).arg("--").arg(std::env::current_exe().expect("the test binary has a path"));
-    command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    command.args(arguments).arg("--").arg(this());
+    let mut child = as_program(&mut command, PROGRAM)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     child.stdin.take().expect("its input").write_all(b"fire\nfire\nfire\n").expect("it reads");
     let output = child.wait_with_output().expect("it ends");
     (output.status.code().unwrap_or(-1), text(&output.stderr))
@@ -213,8 +217,8 @@ fn the_environment_is_read_once_and_its_mistakes_are_shown() {
         ("@rules; counted lvel info", &["found `lvel`", "\n  @rules; counted lvel info\n                  ^\n"]),
         ("counted lvel info", &["found `lvel`", "\n  counted lvel info\n          ^\n"]),
     ] {
-        let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));
-        command.args([PROGRAM, "--exact"]).env("RINGTRACE_TEST_CHILD", PROGRAM).env("RINGTRACE", value).stdin(Stdio::null());
+        let mut command = place.command(this());
+        let command = as_program(&mut command, PROGRAM).env("RINGTRACE", value).stdin(Stdio::null());
         let output = command.output().expect("it starts");
         let said = text(&output.stderr);
         assert!(output.status.success(), "{said}");
@@ -350,10 +354,9 @@ fn every_way_to_record_takes_a_format() {
     begun("counted; format ctf2; output new");
     begun("counted; format ctf1.8; output old");
     assert_eq!((of("new"), of("old").0), ((Format::Ctf2, of("old").1), Format::Ctf18));
-    let this = std::env::current_exe().expect("a path");
     let mut run = place.ringtrace(&["run", "counted", "--format", "ctf2", "-o", "run", "--"]);
-    run.arg(this).args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM);
-    let mut child = run.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    run.arg(this());
+    let mut child = as_program(&mut run, PROGRAM).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
     child.stdin.take().expect("its input").write_all(b"fire\n").expect("it reads");
     assert!(child.wait().expect("it ends").success());
     assert_eq!(of("run").0, Format::Ctf2);

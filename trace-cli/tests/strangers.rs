@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Place, Program, eventually, is_program, orders, text};
+use common::{Place, Program, as_program, eventually, is_program, is_root, orders, text, this};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ringtrace::tracepoint;
@@ -67,6 +67,7 @@ fn stranger() {
     }
     let path = PathBuf::from(std::env::var_os("PLACE").expect("a place"));
     let verdict = |result: std::io::Result<()>| result.map_or_else(|e| format!("{:?}", e.kind()), |()| "done".to_owned());
+    println!(); // the harness has begun a line
     println!("list {}", verdict(fs::read_dir(&path).map(drop)));
     println!("read {}", verdict(fs::read(path.join("session/rings")).map(drop)));
     println!("write {}", verdict(fs::write(path.join("planted"), "")));
@@ -85,7 +86,7 @@ fn public_copy(place: &Place) -> PathBuf {
     let copy = place.here().join("copy");
     fs::set_permissions(place.here(), fs::Permissions::from_mode(0o755)).expect("its mode");
     // By a process of its own: a descriptor that a child of another test inherits would keep the file busy.
-    let copied = Command::new("cp").arg(std::env::current_exe().expect("a path")).arg(&copy).status();
+    let copied = Command::new("cp").arg(this()).arg(&copy).status();
     assert!(copied.expect("cp").success());
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("its mode");
     copy
@@ -94,23 +95,15 @@ fn public_copy(place: &Place) -> PathBuf {
 /// Runs this binary's `stranger` as nobody, and returns what it could do.
 fn as_stranger(place: &Place, path: &Path) -> BTreeMap<String, String> {
     let mut command = Command::new(public_copy(place));
-    command.args([STRANGER, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", STRANGER).env("PLACE", path);
+    let command = as_program(&mut command, STRANGER).env("PLACE", path);
     let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().expect("it starts");
     let said = text(&output.stdout);
     let words = ["list", "read", "write", "answer", "connect"];
     said.lines().filter_map(|l| l.split_once(' ')).filter(|(w, _)| words.contains(w)).map(|(w, r)| (w.into(), r.into())).collect()
 }
 
-/// Whether this test can be two users.
-fn is_root() -> bool {
-    // SAFETY: geteuid(2) always succeeds.
-    #[expect(unsafe_code, reason = "geteuid")]
-    let is_root = unsafe { libc::geteuid() } == 0;
-    if !is_root {
-        eprintln!("not tested: this needs two users, so it needs to be run by root");
-    }
-    is_root
-}
+/// What these tests need root for.
+const USERS: &str = "two users";
 
 fn image(place: &Place) -> PathBuf {
     let mut found = None;
@@ -124,7 +117,7 @@ fn image(place: &Place) -> PathBuf {
 
 #[test]
 fn another_user_gets_nothing() {
-    if !is_root() {
+    if !is_root(USERS) {
         return;
     }
     let place = Place::new();
@@ -157,7 +150,7 @@ fn another_user_gets_nothing() {
 
 #[test]
 fn a_directory_that_another_user_planted_is_not_used() {
-    if !is_root() {
+    if !is_root(USERS) {
         return;
     }
     let place = Place::new();
@@ -173,9 +166,9 @@ fn a_directory_that_another_user_planted_is_not_used() {
     ];
     for plant in plant {
         plant(&planted, &elsewhere).expect("it is planted");
-        let mut command = place.command(std::env::current_exe().expect("a path"));
+        let mut command = place.command(this());
         let parent = planted.parent().expect("one");
-        command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM).env("RINGTRACE", "print");
+        as_program(&mut command, PROGRAM).env("RINGTRACE", "print");
         command.env_remove("RINGTRACE_DIR").env("XDG_RUNTIME_DIR", parent);
         let output = command.stdin(Stdio::null()).output().expect("it starts");
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -190,7 +183,7 @@ fn a_directory_that_another_user_planted_is_not_used() {
 /// As where root has another user's `XDG_RUNTIME_DIR` in the environment.
 #[test]
 fn nothing_is_put_into_a_directory_of_another_user() {
-    if !is_root() {
+    if !is_root(USERS) {
         return;
     }
     let place = Place::new();
@@ -198,11 +191,8 @@ fn nothing_is_put_into_a_directory_of_another_user() {
     let theirs = place.runtime().parent().expect("one").to_owned();
     chown(&theirs, Some(NOBODY), Some(NOBODY)).expect("it is theirs");
     for variable in ["XDG_RUNTIME_DIR", "RINGTRACE_DIR"] {
-        let mut command = place.command(std::env::current_exe().expect("a path"));
-        command
-            .args([PROGRAM, "--exact", "--nocapture"])
-            .env("RINGTRACE_TEST_CHILD", PROGRAM)
-            .env("RINGTRACE", "1; output trace");
+        let mut command = place.command(this());
+        as_program(&mut command, PROGRAM).env("RINGTRACE", "1; output trace");
         let value = if variable == "RINGTRACE_DIR" { place.runtime() } else { theirs.clone() };
         command.env_remove("RINGTRACE_DIR").env(variable, value);
         let output = command.stdin(Stdio::null()).output().expect("it starts");
@@ -217,7 +207,7 @@ fn nothing_is_put_into_a_directory_of_another_user() {
 
 #[test]
 fn a_setuid_program_ignores_the_environment_and_opens_no_socket() {
-    if !is_root() {
+    if !is_root(USERS) {
         return;
     }
     let place = Place::new();
@@ -225,7 +215,7 @@ fn a_setuid_program_ignores_the_environment_and_opens_no_socket() {
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("its mode");
     fs::set_permissions(place.here(), fs::Permissions::from_mode(0o777)).expect("its mode");
     let mut command = place.command(&copy);
-    command.args([PROGRAM, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", PROGRAM).env("RINGTRACE", "1; output trace");
+    let command = as_program(&mut command, PROGRAM).env("RINGTRACE", "1; output trace");
     let mut child = command.uid(NOBODY).gid(NOBODY).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     child.stdin.as_mut().expect("its input").write_all(b"one\n").expect("it reads");

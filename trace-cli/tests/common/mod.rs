@@ -90,6 +90,32 @@ pub struct Program {
 
 const CHILD: &str = "RINGTRACE_TEST_CHILD";
 
+/// The file of this test binary.
+pub fn this() -> PathBuf {
+    std::env::current_exe().expect("the test binary has a path")
+}
+
+/// Has a command that runs this test binary be the program `name` in it.
+pub fn as_program<'c>(command: &'c mut Command, name: &str) -> &'c mut Command {
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, name)
+}
+
+/// Waits until the agent of any program answers: its number may be one of another namespace.
+pub fn an_agent_answers(place: &Place) {
+    eventually("an agent answers", || images(&place.runtime()).expect("the base").iter().any(|image| image.connect().is_ok()));
+}
+
+/// Whether root runs this test. Otherwise it says what root is needed for.
+pub fn is_root(needed_for: &str) -> bool {
+    // SAFETY: geteuid(2) always succeeds.
+    #[expect(unsafe_code, reason = "geteuid(2)")]
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        eprintln!("not tested: this needs {needed_for}, so it needs to be run by root");
+    }
+    is_root
+}
+
 /// Whether this process is the program `name`.
 pub fn is_program(name: &str) -> bool {
     std::env::var_os(CHILD).is_some_and(|v| v == name)
@@ -103,7 +129,7 @@ impl Program {
 
     /// The same, with this environment.
     pub fn start_with(place: &Place, name: &str, environment: &[(&str, &str)]) -> Program {
-        let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));
+        let mut command = place.command(this());
         command.envs(environment.iter().copied());
         let program = Program::spawn(command, name);
         // `init()` waits for nothing, so the agent may come later.
@@ -116,8 +142,8 @@ impl Program {
 
     /// Starts it by `command`, which runs this test binary with the arguments that follow. It must say `ready`.
     pub fn spawn(mut command: Command, name: &str) -> Program {
-        command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, name);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut child =
+            as_program(&mut command, name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
         let (input, output) = (child.stdin.take(), child.stdout.take().expect("its output"));
         let mut program = Program { child, input, output: BufReader::new(output) };
         program.expect("ready");
