@@ -264,6 +264,48 @@ fn off_refuses_sessions() {
     assert!(status.success());
 }
 
+fn provide_none() -> u64 {
+    panic!("a provider")
+}
+
+#[test]
+fn a_context_provider_that_panics_is_contained() {
+    let name = "a_context_provider_that_panics_is_contained";
+    if !common::is_child(name) {
+        let output = common::child(name).env("RUST_BACKTRACE", "0").output().expect("the child runs");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {messages}", output.status);
+        // By the program's own hook, and by us.
+        for said in ["a provider", "ringtrace: the provider of the context field `broken` panicked; it is 0 from now on"] {
+            assert_eq!(messages.lines().filter(|line| line.contains(said)).count(), 1, "{messages}");
+        }
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (recorded, filtered) = (directory.path().join("recorded"), directory.path().join("filtered"));
+    let broken = Context::provide("broken", provide_none).expect("the first");
+    let of_records = Session::builder("of-records").enable("mistakes:request").context(Context::VTID | broken).output(&recorded);
+    let of_records = of_records.start().expect("a session");
+    (0..10).for_each(|id| request(id, "/"));
+    while of_records.warnings().is_empty() {
+        std::thread::yield_now(); // until the consumer's thread has told
+    }
+    assert_eq!(of_records.warnings(), ["the provider of the context field `broken` panicked; it is 0 from now on"]);
+    let of_filters = Session::builder("of-filters").enable("mistakes:request if $ctx.broken == 0").output(&filtered);
+    let of_filters = of_filters.start().expect("a session");
+    (10..20).for_each(|id| request(id, "/"));
+    for (session, path, expected) in [(of_records, &recorded, 0..20), (of_filters, &filtered, 10..20)] {
+        let statistics = session.stop().expect("it stops");
+        assert_eq!((statistics.events, statistics.lost.total()), (expected.end - expected.start, 0));
+        let contents = common::read_by_both(path);
+        assert!(contents.numbers("mistakes:request", "id").into_iter().eq(expected));
+        assert_eq!(
+            contents.lines.iter().filter(|line| line.contains("broken = 0")).count(),
+            if path == &recorded { 20 } else { 0 }
+        );
+    }
+}
+
 /// Events whose destructors panic, of every shape that is recorded in a way of its own.
 mod dropped {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -18,6 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::follow;
 use crate::per_image::PerImage;
 use crate::process;
+use crate::provider;
 use crate::rcu::{self, Reclaimer, lock};
 use crate::recording::Recording;
 use crate::report;
@@ -372,7 +373,7 @@ impl Consumer {
         let of_probe =
             |probe: &&NamedProbe| format!("the probe {} ({}) panicked; it is detached", probe.name, probe.probe.location);
         rcu::retire(Box::new(closures)); // CL-2
-        for text in probes.iter().map(of_probe).chain(of_closures) {
+        for text in probes.iter().map(of_probe).chain(of_closures).chain(provider::panicked()) {
             report::say(format_args!("{text}"));
             attach::sessions().iter().for_each(|s| s.warn(text.clone()));
         }

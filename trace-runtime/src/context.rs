@@ -76,7 +76,8 @@ impl Context {
     /// # Signal safety
     ///
     /// `provide` runs on the event path, also in signal handlers and allocators where tracepoints are: it must not allocate,
-    /// lock, block or panic, nor use thread-local storage that initialises itself or has a destructor.
+    /// lock or block, nor use thread-local storage that initialises itself or has a destructor. If it panics, that is contained and
+    /// reported, and the field is 0 from then on.
     pub fn provide(name: &'static str, provide: fn() -> u64) -> crate::Result<Context> {
         provider::register(name, provide).map(|number| Context(Self::PROVIDED << number))
     }
@@ -203,7 +204,7 @@ impl Context {
                 payload.set_context([trace_registry::sys::cpu_id()]);
             }
             for number in (0..provider::MOST).rev().filter(|n| self.0 & (Self::PROVIDED << n) != 0) {
-                let value = provider::provider(number).map_or(0, |p| (p.provide)());
+                let value = provider::provider(number).map_or(0, Provider::value);
                 payload.set_context(u64_words(value));
             }
             if self.contains(Context::THREAD_NAME) {

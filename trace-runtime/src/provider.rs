@@ -7,20 +7,63 @@ use crate::error::{Kind, Result};
 use crate::process;
 use crate::threads::{self, Name};
 use std::cell::OnceCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use trace_filter::{Field, Kind as ValueKind, Value};
-use trace_registry::sync::{AtomicPtr, Ordering};
-use trace_registry::sys;
+use trace_registry::sync::{AtomicBool, AtomicPtr, Ordering};
+use trace_registry::{read_side, sys};
 
 /// Most providers of a program: with all other context fields, theirs fill the room in front of a payload.
 pub(crate) const MOST: usize = 4;
 const _: () = assert!(4 * 4 + 2 * size_of::<Name>() + MOST * 8 <= trace_registry::field::HEADROOM);
 
 /// A function of the program that gives a context field its values.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
-    pub(crate) provide: fn() -> u64,
+    provide: fn() -> u64,
+    has_panicked: AtomicBool,
+    is_reported: AtomicBool,
+}
+
+impl Provider {
+    fn new(name: &'static str, provide: fn() -> u64) -> Provider {
+        Provider { name, provide, has_panicked: AtomicBool::new(false), is_reported: AtomicBool::new(false) }
+    }
+
+    /// Returns the value for an event. A panic is contained: the value is 0 then and in all later events, for which the function is
+    /// not called, and the consumer's thread reports it.
+    ///
+    /// # Signal safety
+    ///
+    /// Async-signal-safe, if the function is.
+    pub(crate) fn value(&self) -> u64 {
+        // Relaxed: a thread that does not see it yet calls the function once more, and contains that too.
+        if self.has_panicked.load(Ordering::Relaxed) {
+            return 0;
+        }
+        // Unwind safety: nothing of ours is half changed when it is called.
+        catch_unwind(AssertUnwindSafe(self.provide)).unwrap_or_else(|panic| {
+            // The payload's destructor is foreign code that may panic again.
+            std::mem::forget(panic);
+            self.panicked()
+        })
+    }
+
+    #[cold]
+    fn panicked(&self) -> u64 {
+        self.has_panicked.store(true, Ordering::Relaxed);
+        // Relaxed: a count, read by the consumer's thread some time later.
+        read_side::panics().fetch_add(1, Ordering::Relaxed);
+        0
+    }
+}
+
+/// What to say of the providers that panicked since the last call.
+pub(crate) fn panicked() -> Vec<String> {
+    let is_new = |p: &&Provider| p.has_panicked.load(Ordering::Relaxed) && !p.is_reported.swap(true, Ordering::Relaxed);
+    let text = |p: &Provider| format!("the provider of the context field `{}` panicked; it is 0 from now on", p.name);
+    providers().filter(is_new).map(text).collect()
 }
 
 /// Filled in order, never emptied; each is null or a provider that is never freed. A look is one load, so the event path may take it,
@@ -55,7 +98,7 @@ pub(crate) fn register_by_number(name: &'static str, by_number: [fn() -> u64; MO
     }
     for (number, (place, provide)) in PROVIDERS.iter().zip(by_number).enumerate() {
         if provider(number).is_none() {
-            let new = Box::into_raw(Box::new(Provider { name, provide }));
+            let new = Box::into_raw(Box::new(Provider::new(name, provide)));
             // Release: orders the provider before its address. Pairs with the load in `provider`.
             if place.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed).is_ok() {
                 return Ok(number);
@@ -84,7 +127,7 @@ pub(crate) enum ContextValue {
     Nesting,
     ProcessName(&'static str),
     ThreadName,
-    Provided(fn() -> u64),
+    Provided(&'static Provider),
 }
 
 impl ContextValue {
@@ -110,7 +153,7 @@ impl ContextValue {
                 threads::want_names();
                 ContextValue::ThreadName
             }
-            _ => ContextValue::Provided(provider(usize::from(index) - BUILT_IN.len())?.provide),
+            _ => ContextValue::Provided(provider(usize::from(index) - BUILT_IN.len())?),
         })
     }
 
@@ -132,7 +175,7 @@ impl ContextValue {
             ContextValue::Nesting => Value::Integer(nesting().into()),
             ContextValue::ProcessName(name) => Value::Text(name.as_bytes()),
             ContextValue::ThreadName => Value::Text(threads::bytes(room.0.get_or_init(|| threads::in_bytes(threads::name())))),
-            ContextValue::Provided(provide) => Value::Integer(provide().into()),
+            ContextValue::Provided(provider) => Value::Integer(provider.value().into()),
         }
     }
 }
