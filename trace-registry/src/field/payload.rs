@@ -10,8 +10,10 @@
 //! - PL-3: A piece names bytes that live as long as `'p`, which outlives the append; or it names staged bytes.
 //! - PL-4: The first piece is a staged run that begins at `HEADROOM` (it may be empty).
 //! - PL-5: A [`Finished`] names the pieces of an [`Encoded`] that is borrowed meanwhile, the first without context.
-//! - PL-6: An event may put another payload of its own in the place of the one that it is given (`mem::swap`), and all of it: what is
-//!   read then is what that one names, and never the memory of the other.
+//! - PL-6: An event may put another payload in the place of the one that it is given (`mem::swap`), and all of it: one of its own, or that
+//!   of an event around it. What is read then is what that one names, and never the memory of the other. A payload that takes its last
+//!   piece apart is read by the function that made it, and by nobody else: that piece is the first one, without headroom, and no part
+//!   of the total.
 
 use super::Sizes;
 use crate::event::Event;
@@ -357,10 +359,10 @@ impl<'p> Payload<'p> {
         self.run = self.used as u16;
     }
 
-    /// Ends the payload. `None`: it does not fit.
+    /// Ends the payload. `None`: it does not fit, or takes its last piece apart (PL-6).
     #[inline(always)]
     pub fn finish(mut self) -> Option<Encoded<'p>> {
-        if self.overflow {
+        if self.overflow || self.tail {
             return None;
         }
         self.close_run();
@@ -573,5 +575,28 @@ mod tests {
         let mut payload = storage.begin(1000, Sizes::fixed(3), false);
         Swapped::<3> { with_tail: false }.write(&mut payload);
         assert_eq!(bytes(&payload.finish().expect("it fits").finished()), [7; 3]);
+    }
+
+    /// An event with a tail that hands its payload to an event inside it, which would end that as one of its own.
+    struct HandedOn(alloc::vec::Vec<u8>);
+
+    impl Event for HandedOn {
+        type Class = Self;
+        const DESCRIPTION: &'static crate::EventClass = crate::event::NoEvent::DESCRIPTION;
+        const SIZES: Sizes = Sizes { staged: 2, pieces: 2, least: 2, fixed: false, tail: true };
+        fn write<'p>(&'p self, payload: &mut Payload<'p>) {
+            let storage: &'p mut Storage<128, 8> = alloc::boxed::Box::leak(alloc::boxed::Box::new(Storage::new()));
+            let mut apart = core::mem::replace(payload, storage.begin(1000, Sizes::NONE, false));
+            assert!(apart.tail(self.0.len(), &self.0));
+            assert!(apart.finish().is_none(), "its first piece has no headroom, and is no part of its total");
+        }
+        fn value(&self, _: u16, _: &[crate::field::Step]) -> crate::field::Value<'_> {
+            crate::field::Value::Missing
+        }
+    }
+
+    #[test]
+    fn a_payload_that_takes_its_last_piece_apart_is_ended_by_nobody_else() {
+        assert!(words_and_tail(&HandedOn(alloc::vec![0x41; 1 << 20])).is_none());
     }
 }
