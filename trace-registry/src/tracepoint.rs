@@ -310,19 +310,20 @@ enum Admission {
 }
 
 fn admit(thread: &ThreadBlock) -> Admission {
-    // Relaxed: only this thread and signal handlers in it, which restore the value before they return.
-    let mut nesting = thread.nesting.load(Ordering::Relaxed);
+    // This thread's, and its signal handlers', which restore the value before they return.
+    let mut nesting = thread.nesting();
     if nesting & (sys::FRESH | sys::UNTRACED) == sys::FRESH {
         // The thread stays fresh meanwhile: a handler's event waits for nothing that this one has not done.
         read_side::before_first();
         sys::prepare_thread(thread);
-        nesting = thread.nesting.load(Ordering::Relaxed);
+        nesting = thread.nesting();
     }
     if nesting & sys::UNTRACED != 0 {
         Admission::Untraced
     } else if nesting >= MAX_NESTING {
         Admission::TooDeep
     } else {
+        // Relaxed, as in `dismiss`: as above.
         thread.nesting.store(nesting + 1, Ordering::Relaxed);
         Admission::Admitted
     }
@@ -331,7 +332,7 @@ fn admit(thread: &ThreadBlock) -> Admission {
 /// Ends what [`admit`] admitted.
 fn dismiss(thread: &ThreadBlock) {
     // Loaded again rather than kept meanwhile.
-    thread.nesting.store(thread.nesting.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+    thread.nesting.store(thread.nesting().wrapping_sub(1), Ordering::Relaxed);
 }
 
 /// Enters where the fast way declines.

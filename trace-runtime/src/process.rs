@@ -83,7 +83,7 @@ pub(crate) fn renew() {
         // Relaxed: this thread's own words.
         thread.tid.store(0, Ordering::Relaxed);
         thread.named.store(0, Ordering::Relaxed);
-        thread.nesting.fetch_or(trace_registry::sys::FRESH, Ordering::Relaxed);
+        thread.set_fresh();
     });
 }
 

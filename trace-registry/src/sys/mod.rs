@@ -69,28 +69,76 @@ pub const DEPTH: u32 = !(UNTRACED | FRESH);
 /// Returns how many emitters this thread is inside of.
 #[inline(always)]
 pub fn depth() -> u32 {
-    // Relaxed: this thread's own word.
-    with_thread(|thread| thread.nesting.load(Ordering::Relaxed) & DEPTH).unwrap_or(0)
+    with_thread(|thread| thread.nesting() & DEPTH).unwrap_or(0)
 }
 
 /// What the tracer keeps for each thread: 64 bytes, no destructor, no lazy initialisation.
 ///
 /// Fields are atomics because a signal handler of the same thread may nest at any instruction; no other thread reads them. A thread
-/// gets at its block by [`with_thread`], which lends it: it goes with its thread.
+/// gets at its block by [`with_thread`], which lends it: it goes with its thread. Words that others rely on are written by the tracer only:
+/// a depth that is not the thread's lets probes run where nobody expects them, and a number of two threads lets both write to one buffer.
 #[repr(C, align(64))]
 pub struct ThreadBlock {
     /// Number of emitters this thread is inside of, [`UNTRACED`] and [`FRESH`].
-    pub nesting: AtomicU32,
+    pub(crate) nesting: AtomicU32,
     /// Thread ID as the kernel knows it; 0: not asked for yet.
     pub tid: AtomicU32,
     /// What a ring buffer that places by thread numbers this thread with; [`NO_NUMBER`]: not numbered yet.
-    pub number: AtomicU32,
+    pub(crate) number: AtomicU32,
     /// Name of the thread as the kernel has it, where an event asked for it.
     pub name: [AtomicU32; 4],
     /// State of the program's names when [`name`](Self::name) was asked for; 0: it was not.
     pub named: AtomicU32,
     /// rseq area of our own, where the C library registered none.
     pub(crate) rseq: RseqArea,
+}
+
+impl ThreadBlock {
+    /// Where a thread's number lies in its block, for sequences that read it.
+    pub const NUMBER_AT: usize = core::mem::offset_of!(ThreadBlock, number);
+
+    // Relaxed, in all of these: the thread's own words.
+
+    /// Returns the number of emitters this thread is inside of, with [`UNTRACED`] and [`FRESH`].
+    #[inline(always)]
+    pub fn nesting(&self) -> u32 {
+        self.nesting.load(Ordering::Relaxed)
+    }
+
+    /// Says whether this thread's tracepoints are never traced. Returns what was said before.
+    pub fn set_untraced(&self, is_untraced: bool) -> bool {
+        let before = if is_untraced {
+            self.nesting.fetch_or(UNTRACED, Ordering::Relaxed)
+        } else {
+            self.nesting.fetch_and(!UNTRACED, Ordering::Relaxed)
+        };
+        before & UNTRACED != 0
+    }
+
+    /// Has this thread prepare itself in its next event, as in its first.
+    pub fn set_fresh(&self) {
+        self.nesting.fetch_or(FRESH, Ordering::Relaxed);
+    }
+
+    /// Returns the number that ring buffers that place by thread know this thread by.
+    pub fn number(&self) -> Option<u32> {
+        Some(self.number.load(Ordering::Relaxed)).filter(|number| *number != NO_NUMBER)
+    }
+
+    /// Gives this thread its number.
+    ///
+    /// # Errors
+    ///
+    /// The number that it has already: a signal handler was faster.
+    ///
+    /// # Safety
+    ///
+    /// No other thread that is there has `number`, nor gets it as long as this one is there: whoever has it writes to the buffers of that
+    /// number alone.
+    #[expect(unsafe_code, reason = "a number is promised")]
+    pub unsafe fn set_number(&self, number: u32) -> Result<(), u32> {
+        self.number.compare_exchange(NO_NUMBER, number, Ordering::Relaxed, Ordering::Relaxed).map(drop)
+    }
 }
 
 /// The kernel's `struct rseq` in its original size of 32 bytes.

@@ -11,17 +11,15 @@ use trace_registry::sync::{AtomicBool, AtomicI64, Ordering};
 
 /// Marks the calling thread: its tracepoints are never traced.
 pub(crate) fn mark_thread_untraced() {
-    trace_registry::sys::with_thread(|thread| thread.nesting.fetch_or(trace_registry::sys::UNTRACED, Ordering::Relaxed));
+    trace_registry::sys::with_thread(|thread| thread.set_untraced(true));
 }
 
 /// Runs `work` as if the calling thread had not been marked.
 pub(crate) fn while_traced(work: impl FnOnce() -> bool) {
-    use trace_registry::sys::UNTRACED;
     trace_registry::sys::with_thread(|thread| {
-        // Relaxed: the thread's own word.
-        let before = thread.nesting.fetch_and(!UNTRACED, Ordering::Relaxed);
+        let was_untraced = thread.set_untraced(false);
         work();
-        thread.nesting.fetch_or(before & UNTRACED, Ordering::Relaxed);
+        thread.set_untraced(was_untraced);
     });
 }
 

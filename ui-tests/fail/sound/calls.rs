@@ -39,4 +39,9 @@ fn grace_period() {
     read_side::set_sequenced(1);
 }
 
+/// A number that another thread may have.
+fn number() {
+    let _ = trace_registry::sys::with_thread(|block| block.set_number(0));
+}
+
 fn main() {}

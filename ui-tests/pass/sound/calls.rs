@@ -34,7 +34,7 @@ fn main() {
     let probe = ringtrace::registry::probes().next().unwrap();
     assert!(entry(probe).next().is_none());
     assert_eq!(read_side(), 0);
-    let depth = sys::with_thread(|block| block.nesting.load(trace_registry::sync::Ordering::Relaxed) & sys::DEPTH);
+    let depth = sys::with_thread(|block| block.nesting() & sys::DEPTH);
     assert_eq!(depth, Some(sys::depth()));
     let mut storage = private::Storage::<{ private::HEADROOM }, 1>::new();
     context(storage.begin(0, private::Sizes::NONE, false));

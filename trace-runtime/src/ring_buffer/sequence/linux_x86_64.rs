@@ -19,7 +19,7 @@ pub(in crate::ring_buffer) fn index_distance(placement: Placement) -> isize {
         // SYS-2: the rseq area has 32 bytes.
         Placement::Cpu | Placement::Global => rseq_offset() + 4,
         Placement::MmCid => rseq_offset() + 24,
-        Placement::Thread => block_offset() + offset_of!(ThreadBlock, number) as isize,
+        Placement::Thread => block_offset() + ThreadBlock::NUMBER_AT as isize,
     }
 }
 

@@ -24,14 +24,14 @@
 //! # References
 //!
 //! tgkill(2): signal 0 sends none, and ESRCH says that the thread has ended.
-#![expect(unsafe_code, reason = "a system call that leaves errno alone")]
+#![expect(unsafe_code, reason = "a system call that leaves errno alone, and numbers that are promised")]
 
 use crate::sys::memory::WipedWord;
 use core::arch::asm;
 use std::sync::OnceLock;
 use trace_registry::is_mutated;
 use trace_registry::sync::{AtomicU32, AtomicU64, Ordering};
-use trace_registry::sys::{NO_NUMBER, ThreadBlock};
+use trace_registry::sys::ThreadBlock;
 
 /// Threads beyond have no number.
 pub(in crate::ring_buffer) const MOST_THREADS: usize = 4096;
@@ -68,14 +68,13 @@ pub(in crate::ring_buffer) fn thread_number() -> Option<u32> {
 }
 
 fn number_of(thread: &ThreadBlock) -> Option<u32> {
-    // Relaxed, here and below: this thread's own word, which its signal handlers change too.
-    let number = thread.number.load(Ordering::Relaxed);
-    if number != NO_NUMBER {
+    if let Some(number) = thread.number() {
         return Some(number);
     }
     let taken = take(generation()?, crate::sys::gettid())?;
-    match thread.number.compare_exchange(NO_NUMBER, taken, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => Some(taken),
+    // SAFETY: TN-1: it was taken for this thread.
+    match unsafe { thread.set_number(taken) } {
+        Ok(()) => Some(taken),
         // A signal handler was faster: back, if it is not the same.
         Err(number) => {
             if number != taken {
