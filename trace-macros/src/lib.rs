@@ -74,7 +74,7 @@ use proc_macro::TokenStream;
 /// | `record` | makes the obvious probe as well: an event whose fields are the arguments, which may carry `#[field(…)]` |
 /// | `record, level = Debug` | level of that probe's events; `Info` without it |
 /// | `reentrant` | it may fire in signal handlers and allocators, so that only probes made for that attach |
-/// | `crate = path` | where `ringtrace` is, for frameworks that hand it on |
+/// | `unsafe(crate = path)` | where `ringtrace` is, for frameworks that hand it on; `path` is ringtrace itself, and nothing that looks like it |
 ///
 /// ```
 /// #[ringtrace::tracepoint(record, level = Debug)]
@@ -188,7 +188,7 @@ pub fn __tracepoint(declaration: TokenStream, _carrier: TokenStream) -> TokenStr
 /// | path | the tracepoint, first |
 /// | `name = "…"` | name of the event, instead of the tracepoint's; needed for a second probe of one tracepoint |
 /// | `level = Debug` | level of its events, one of the variants of `Level`; `Info` without it |
-/// | `crate = path` | where `ringtrace` is, for frameworks that hand it on |
+/// | `unsafe(crate = path)` | where `ringtrace` is, for frameworks that hand it on; `path` is ringtrace itself, and nothing that looks like it |
 ///
 /// # Errors
 ///
@@ -251,7 +251,8 @@ pub fn probe(options: TokenStream, item: TokenStream) -> TokenStream {
 /// | `sensitive` | left out of recordings, unless a session asks for it |
 /// | `debug`, `display` | text by `Debug` or `Display`, formatted where the event is recorded, at most 128 bytes |
 ///
-/// On the struct, `#[field(crate = path)]` says where `ringtrace` is, for frameworks that hand it on.
+/// On the struct, `#[field(unsafe(crate = path))]` says where `ringtrace` is, for frameworks that hand it on; `path` is ringtrace itself,
+/// and nothing that looks like it.
 ///
 /// # Errors
 ///
@@ -371,7 +372,7 @@ pub fn span(call: TokenStream) -> TokenStream {
 /// state of that crate, too. A program's own call of `Session::start` or `enable` returns when the dumps have run, so that its caller
 /// must not hold a lock that they take; for sessions that the environment or the command started, they run on a thread of their own.
 ///
-/// `name = "…"` is its name; `crate = path` says where `ringtrace` is.
+/// `name = "…"` is its name; `unsafe(crate = path)` says where `ringtrace` is, which `path` is itself.
 ///
 /// # Panics
 ///

@@ -1,6 +1,7 @@
 //! The words inside the brackets of an attribute: `word` and `word = value`, separated by commas.
 
 use crate::errors::{Errors, did_you_mean, list};
+use crate::support::Krate;
 use proc_macro2::{Group, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
@@ -9,6 +10,8 @@ use syn::{Ident, LitStr, Path, Token};
 
 /// One word and what follows its `=`.
 pub(crate) struct Word {
+    /// Of `unsafe(word = value)`.
+    unsafety: Option<Token![unsafe]>,
     pub(crate) word: Ident,
     pub(crate) value: Option<TokenStream>,
     /// What stands in its parentheses.
@@ -17,6 +20,10 @@ pub(crate) struct Word {
 
 impl Parse for Word {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.peek(Token![unsafe]) && input.peek2(syn::token::Paren) {
+            let (unsafety, content) = (input.parse()?, input.parse::<Group>()?);
+            return Ok(Word { unsafety: Some(unsafety), ..syn::parse2(content.stream())? });
+        }
         let expected = |error: syn::Error| syn::Error::new(error.span(), "expected an option: `word` or `word = value`");
         let word = input.call(Ident::parse_any).map_err(expected)?;
         let (mut value, mut list) = (None, None);
@@ -30,7 +37,7 @@ impl Parse for Word {
             }
             value = Some(tokens);
         }
-        Ok(Word { word, value, list })
+        Ok(Word { unsafety: None, word, value, list })
     }
 }
 
@@ -48,6 +55,8 @@ impl Options {
             if !known.contains(&name.as_str()) {
                 let known = format!("{attribute} knows {}{}", list(known), did_you_mean(&name, known));
                 errors.push(&word.word, format!("unknown option `{name}`: {known}"));
+            } else if let Some(unsafety) = word.unsafety.filter(|_| name != "crate") {
+                errors.push(unsafety, format!("`{name}` is not unsafe: write it without `unsafe(…)`"));
             } else if kept.iter().any(|k| k.word == name) {
                 errors.push(&word.word, format!("`{name}` is given twice"));
             } else {
@@ -114,9 +123,16 @@ impl Options {
         self.value(word, <LitStr as Parse>::parse, &format!("`{word} = \"…\"`"), errors)
     }
 
-    /// Returns `crate = path`.
-    pub(crate) fn krate(&mut self, errors: &mut Errors) -> Option<Path> {
-        self.value("crate", Path::parse_mod_style, "`crate = path::to::ringtrace`", errors)
+    /// Returns `unsafe(crate = path)`.
+    pub(crate) fn krate(&mut self, errors: &mut Errors) -> Option<Krate> {
+        let (word, unsafety) = self.words.iter().find(|w| w.word == "crate").map(|w| (w.word.clone(), w.unsafety))?;
+        let path = self.value("crate", Path::parse_mod_style, "`unsafe(crate = path::to::ringtrace)`", errors)?;
+        if unsafety.is_none() {
+            let message = "what `crate` names is trusted with the memory of the program: write `unsafe(crate = path)` where `path` is \
+                           ringtrace itself";
+            errors.push(word, message);
+        }
+        Some(Krate { unsafety: unsafety.unwrap_or_default(), path })
     }
 
     /// Returns `level = Level`.

@@ -3,7 +3,7 @@
 use crate::errors::Errors;
 use crate::lifetimes;
 use crate::options::{Options, Word};
-use crate::support::{collected, hidden, location, scope};
+use crate::support::{Krate, collected, hidden, location, scope};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
@@ -67,7 +67,7 @@ struct Probe<'f> {
     tracepoint: Path,
     name: Option<LitStr>,
     level: Option<Ident>,
-    krate: Option<Path>,
+    krate: Option<Krate>,
 }
 
 impl<'f> Probe<'f> {

@@ -1,16 +1,16 @@
 //! What traced functions and ad-hoc events have in common: the static of a site, and the values of its events.
 
-use crate::support::{collected, gate_section, plain, scope};
+use crate::support::{Krate, collected, gate_section, plain, scope};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Attribute, Expr, Member, Path, Token};
+use syn::{Attribute, Expr, Member, Token};
 
 /// A site in a scope of its own, where it is called `__RingtraceSite`.
 pub(crate) struct Site<'a> {
-    pub(crate) krate: Option<&'a Path>,
+    pub(crate) krate: Option<&'a Krate>,
     /// An expression for its name.
     pub(crate) name: TokenStream,
     /// A variant of `trace_registry::tracepoint::Form`.

@@ -1,25 +1,40 @@
 //! What expansions name: the one crate with its hidden support module, linker sections, places and identifiers.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Path, ReturnType, Type};
+use syn::{Path, ReturnType, Token, Type};
 
-/// The support module: of the crate that `crate = path` names, or of `::ringtrace`.
-pub(crate) fn support(krate: Option<&Path>) -> TokenStream {
+/// What `unsafe(crate = path)` names. Expansions promise, by `unsafe`, what they make of the items there: that they are ringtrace's is the
+/// word of whoever wrote the `unsafe`.
+#[derive(Clone)]
+pub(crate) struct Krate {
+    pub(crate) unsafety: Token![unsafe],
+    pub(crate) path: Path,
+}
+
+/// The support module: of the crate that `unsafe(crate = path)` names, or of `::ringtrace`.
+pub(crate) fn support(krate: Option<&Krate>) -> TokenStream {
     match krate {
-        Some(path) => quote!(#path::__private),
+        Some(Krate { path, .. }) => quote!(#path::__private),
         None => quote!(::ringtrace::__private),
     }
 }
 
 /// `items` in a scope of their own, where `__rt` is the support module: a short name, because the time that a macro takes
 /// goes by its tokens.
-pub(crate) fn scope(krate: Option<&Path>, items: &TokenStream) -> TokenStream {
+pub(crate) fn scope(krate: Option<&Krate>, items: &TokenStream) -> TokenStream {
     let support = support(krate);
+    let given = krate.map(|Krate { unsafety, .. }| {
+        // In the place of the user's own `unsafe`, so that a crate that forbids it does not compile.
+        let mut call = Group::new(Delimiter::Brace, quote!(__rt::crate_given()));
+        call.set_span(unsafety.span);
+        quote!(const _: () = #unsafety #call;)
+    });
     quote! {
         const _: () = {
             use #support as __rt;
+            #given
             #items
         };
     }

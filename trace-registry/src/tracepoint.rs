@@ -12,7 +12,10 @@
 //! - TP-2: Every function in the list of a tracepoint has that tracepoint's probe type: lists are made from
 //!   [`ProbeDescriptor`](crate::ProbeDescriptor)s, whose functions were typed by the tracepoint's own signature.
 //! - TP-3: What ties a gate, a descriptor and a type of functions together is promised, by `unsafe`, wherever it is declared: by the
-//!   expansion of a macro. Safe code can publish no list, and declare nothing that is not so.
+//!   expansion of a macro. Safe code can publish no list, and declare nothing that is not so. What an expansion promises of items of
+//!   ringtrace holds for items of that name: `unsafe(crate = path)` is its author's word that `path` has them, and otherwise they are those
+//!   of `::ringtrace`. A program that gives another crate this name at its root (`extern crate other as ringtrace;`) deceives the
+//!   macros, as it does those of any crate.
 
 #![expect(unsafe_code, reason = "lists are reached by address")]
 
@@ -203,6 +206,14 @@ impl Promise {
         Promise(())
     }
 }
+
+/// What `unsafe(crate = path)` calls.
+///
+/// # Safety
+///
+/// `path` names ringtrace, so that what expansions promise of its items is true.
+#[doc(hidden)]
+pub const unsafe fn crate_given() {}
 
 /// What is known about a tracepoint without firing it.
 ///

@@ -3,13 +3,12 @@
 use crate::errors::Errors;
 use crate::lifetimes;
 use crate::options::{Options, Word};
-use crate::support::{hidden, plain};
+use crate::support::{Krate, hidden, plain};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Data, DeriveInput, Fields, GenericParam, Generics, Ident, Index, LitStr, Member, Meta, Path, Token, Type,
-    parse_quote,
+    Attribute, Data, DeriveInput, Fields, GenericParam, Generics, Ident, Index, LitStr, Member, Meta, Token, Type, parse_quote,
 };
 
 /// A type whose fields are recorded.
@@ -19,7 +18,7 @@ pub(super) struct Class {
     pub(super) name: String,
     pub(super) generics: Generics,
     pub(super) shape: Shape,
-    pub(super) krate: Option<Path>,
+    pub(super) krate: Option<Krate>,
     keyword: TokenStream,
 }
 

@@ -3,8 +3,9 @@
 use crate::errors::{Errors, did_you_mean, list};
 use crate::options::Options;
 use crate::site::{Argument, Format, Value, check_names};
+use crate::support::Krate;
 use proc_macro2::{Ident, TokenStream};
-use syn::{LitStr, Path};
+use syn::LitStr;
 
 /// What is said of one function, or of many.
 #[derive(Default)]
@@ -14,7 +15,7 @@ pub(super) struct Words {
     skip: Vec<Ident>,
     fields: Option<Vec<Value>>,
     pub(super) result: Option<Format>,
-    pub(super) krate: Option<Path>,
+    pub(super) krate: Option<Krate>,
     /// It is not traced.
     pub(super) off: bool,
     /// The call is traced, and not the future that it returns.

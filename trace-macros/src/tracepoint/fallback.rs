@@ -1,14 +1,14 @@
 //! Fallback: an inert stub of a broken declaration, so that what uses it gives no errors of its own.
 
 use super::model::Declaration;
-use crate::support::scope;
+use crate::support::{Krate, scope};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::visit_mut::{self, VisitMut};
-use syn::{FnArg, Path, ReturnType, Type, parse_quote};
+use syn::{FnArg, ReturnType, Type, parse_quote};
 
 /// Returns a function, and a type where one can stand, that take what the declaration takes and do nothing.
-pub(super) fn stub(declaration: &Declaration, krate: Option<&Path>) -> TokenStream {
+pub(super) fn stub(declaration: &Declaration, krate: Option<&Krate>) -> TokenStream {
     let Declaration { attrs, vis, sig, .. } = declaration;
     let (ident, generics, output) = (&sig.ident, &sig.generics, returned(&sig.output));
     let clause = &generics.where_clause;

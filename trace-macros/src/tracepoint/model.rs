@@ -3,9 +3,10 @@
 use crate::errors::Errors;
 use crate::fields::Recorded;
 use crate::options::Options;
+use crate::support::Krate;
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser};
-use syn::{Attribute, Ident, ItemImpl, ItemMod, LifetimeParam, LitStr, Path, Signature, Token, Type, Visibility};
+use syn::{Attribute, Ident, ItemImpl, ItemMod, LifetimeParam, LitStr, Signature, Token, Type, Visibility};
 
 /// `attributes visibility signature ;`, as it is written.
 pub(super) struct Declaration {
@@ -76,7 +77,7 @@ pub(super) struct Words {
     pub(super) record: Option<Ident>,
     pub(super) level: Option<Ident>,
     pub(super) reentrant: bool,
-    pub(super) krate: Option<Path>,
+    pub(super) krate: Option<Krate>,
 }
 
 impl Words {

@@ -1,35 +1,54 @@
 //! An application of the framework, without ringtrace among its dependencies.
 #![deny(warnings)]
-#![forbid(unsafe_code)]
 
-use framework::tracer;
+/// The framework's macro says where ringtrace is, and answers for that.
+mod declared {
+    #![forbid(unsafe_code)]
 
-framework::declare!(started(id: u64, name: &str));
+    framework::declare!(started(id: u64, name: &str));
 
-#[tracer::tracepoint(crate = framework::tracer)]
-fn stopped(id: u64);
-
-#[derive(tracer::Field)]
-#[field(crate = framework::tracer)]
-enum Why {
-    Done,
-    Failed { code: i32 },
+    pub(crate) fn run() {
+        started(1, "a");
+    }
 }
 
-#[derive(tracer::Event)]
-#[field(crate = framework::tracer)]
-struct Stopped {
-    id: u64,
-    why: Why,
-}
+/// The application says so itself, which the lint sees.
+mod by_hand {
+    #![expect(unsafe_code, reason = "`framework::tracer` is ringtrace")]
 
-#[tracer::probe(stopped, crate = framework::tracer)]
-fn record_stopped(id: u64) -> Stopped {
-    Stopped { id, why: if id == 0 { Why::Done } else { Why::Failed { code: 1 } } }
+    use framework::tracer;
+
+    #[tracer::tracepoint(unsafe(crate = framework::tracer))]
+    fn stopped(id: u64);
+
+    #[derive(tracer::Field)]
+    #[field(unsafe(crate = framework::tracer))]
+    enum Why {
+        Done,
+        Failed { code: i32 },
+    }
+
+    #[derive(tracer::Event)]
+    #[field(unsafe(crate = framework::tracer))]
+    struct Stopped {
+        id: u64,
+        why: Why,
+    }
+
+    #[tracer::probe(stopped, unsafe(crate = framework::tracer))]
+    fn record_stopped(id: u64) -> Stopped {
+        Stopped { id, why: if id == 0 { Why::Done } else { Why::Failed { code: 1 } } }
+    }
+
+    #[tracer::tracepoint(unsafe(crate = framework::tracer))]
+    pub(crate) fn run() {
+        tracer::fire!(stopped(1));
+        tracer::event!("application:ran", of = 1; unsafe(crate = framework::tracer));
+    }
 }
 
 /// Runs.
 pub fn run() {
-    started(1, "a");
-    tracer::fire!(stopped(1));
+    declared::run();
+    by_hand::run();
 }

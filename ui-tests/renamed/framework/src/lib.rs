@@ -5,7 +5,7 @@ pub use rt as tracer;
 #[macro_export]
 macro_rules! declare {
     ($name:ident ($($argument:ident: $type:ty),*)) => {
-        #[$crate::tracer::tracepoint(record, crate = $crate::tracer)]
+        #[$crate::tracer::tracepoint(record, unsafe(crate = $crate::tracer))]
         fn $name($($argument: $type),*);
     };
 }
