@@ -223,12 +223,43 @@ mod called {
     type Hidden<'a> = &'a str;
     type Open = &'static str;
     type Half<'a> = Two<'a, 'static>;
+    type Swapped<A, B> = Result<B, A>;
+
+    pub(crate) trait Of {
+        type Item;
+    }
+
+    impl<'a> Of for &'a u8 {
+        type Item = &'a u64;
+    }
+
+    type ItemOf<T> = <T as Of>::Item;
+
+    macro_rules! reference {
+        ($lifetime:lifetime) => { &$lifetime u64 };
+    }
 
     #[ringtrace::tracepoint]
-    pub(crate) fn written(one: One<'_>, text: &'static str, of: &[Two<'_, 'static>], open: Open, number: u64);
+    pub(crate) fn written(
+        one: One<'_>,
+        text: &'static str,
+        of: &[Two<'_, 'static>],
+        open: Open,
+        number: u64,
+        made: Option<&[Result<&str, Box<&u8>>]>,
+    );
 
     #[ringtrace::tracepoint]
     pub(crate) fn hidden(alias: Hidden, one: One, several: &[One], half: Half<'_>, maybe: Option<One>);
+
+    #[ringtrace::tracepoint]
+    pub(crate) fn concealed<'a>(
+        associated: <&'a u8 as Of>::Item,
+        within: Option<<&'a u8 as Of>::Item>,
+        made: reference!('a),
+        of: ItemOf<&'a u8>,
+        swapped: Swapped<&'a u8, &'static u8>,
+    );
 }
 
 #[test]
@@ -236,10 +267,11 @@ fn arguments_whose_lifetimes_are_not_written_have_no_hash() {
     let known = |arguments: &[ringtrace::__private::ArgumentType]| -> Vec<bool> {
         arguments.iter().map(|argument| argument.hash.is_some() && (argument.has_all_written)()).collect()
     };
-    assert_eq!(known((called::written::descriptor().arguments)()), [true; 5]);
+    assert_eq!(known((called::written::descriptor().arguments)()), [true; 6]);
     assert_eq!(known((called::hidden::descriptor().arguments)()), [false; 5]);
+    assert_eq!(known((called::concealed::descriptor().arguments)()), [false; 5]);
     // They agree with themselves.
-    for descriptor in [called::written::descriptor(), called::hidden::descriptor()] {
+    for descriptor in [called::written::descriptor(), called::hidden::descriptor(), called::concealed::descriptor()] {
         assert_eq!(Types::of(descriptor).difference(&Types::of(descriptor)), None);
     }
 }

@@ -3,7 +3,8 @@
 //! The compiler says where fields lie, how large they are and what their types hash to. Of an enum with data it does not say
 //! how it is laid out; that follows from what is hashed: `repr`, the discriminants, and names and types of the fields, in their
 //! order. Lifetimes are no part of a layout, and none of a constant either: they are hashed as they are written. So a type with
-//! lifetimes must be written by its own name ([`named`]): behind an alias they could not be seen.
+//! lifetimes must be written by its own name ([`named`]), and not by a macro or as an associated type ([`concealed`]): behind those,
+//! and behind an alias, they could not be seen.
 
 use crate::lifetimes;
 use crate::support::{name_hash, scope};
@@ -13,8 +14,8 @@ use std::collections::BTreeSet;
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Data, DeriveInput, Expr, Field, Fields, GenericArgument, GenericParam, Generics, Ident, Lifetime, Meta, Path, PathArguments,
-    Token, Type, TypePath, WherePredicate,
+    Data, DeriveInput, Expr, Field, Fields, GenericParam, Generics, Ident, Lifetime, Meta, Path, PathArguments, Token, Type,
+    TypeMacro, TypePath, TypeReference, WherePredicate,
 };
 
 pub(crate) fn derive(item: TokenStream) -> TokenStream {
@@ -32,6 +33,11 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let ident = &input.ident;
     if let Some(place) = Recursion::in_fields(input) {
         let message = format!("`{ident}` refers to itself, so that its hash would be made from itself: it has no `Abi`");
+        return Err(syn::Error::new_spanned(place, message));
+    }
+    if let Some(place) = of_fields(input).iter().find_map(|field| concealed(&field.ty)) {
+        let message = "the lifetimes of this type are not all written here: `Abi` hashes them as they are written, so name the type \
+                       itself in place of a macro or an associated type";
         return Err(syn::Error::new_spanned(place, message));
     }
     let parameters: Vec<Lifetime> = input.generics.lifetimes().map(|parameter| parameter.lifetime.clone()).collect();
@@ -173,19 +179,58 @@ fn fields(fields: &Fields, parameters: &[Lifetime], has_offsets: bool) -> TokenS
     quote!(#(#steps)*)
 }
 
-/// Types with lifetimes that a type names, with what stands for their names.
+/// The part of a type whose lifetimes cannot be seen, if there is one: a macro, an associated type, or what has arguments before its
+/// last name.
+pub(crate) fn concealed(ty: &Type) -> Option<TokenStream> {
+    struct Look(Option<TokenStream>);
+
+    impl VisitMut for Look {
+        fn visit_type_macro_mut(&mut self, ty: &mut TypeMacro) {
+            self.0.get_or_insert_with(|| ty.to_token_stream());
+        }
+
+        fn visit_type_path_mut(&mut self, ty: &mut TypePath) {
+            let mut before = ty.path.segments.iter().rev().skip(1);
+            if ty.qself.is_some() || before.any(|segment| !matches!(segment.arguments, PathArguments::None)) {
+                self.0.get_or_insert_with(|| ty.to_token_stream());
+            }
+            visit_mut::visit_type_path_mut(self, ty);
+        }
+    }
+
+    let mut look = Look(None);
+    look.visit_type_mut(&mut ty.clone());
+    look.0
+}
+
+/// Types that a type names and that have lifetimes, or are made of such, with what stands for their names: an alias could have them
+/// elsewhere, in another order, or not at all.
 pub(crate) fn named(ty: &Type) -> Vec<(TypePath, u64)> {
     struct Paths(Vec<(TypePath, u64)>);
 
     impl VisitMut for Paths {
         fn visit_type_path_mut(&mut self, ty: &mut TypePath) {
             if let Some(last) = ty.path.segments.last() {
-                let is_lifetime = |argument: &GenericArgument| matches!(argument, GenericArgument::Lifetime(_));
-                if matches!(&last.arguments, PathArguments::AngleBracketed(list) if list.args.iter().any(is_lifetime)) {
+                let mut look = Lifetimes(false);
+                look.visit_path_arguments_mut(&mut last.arguments.clone());
+                if look.0 {
                     self.0.push((ty.clone(), name_hash(&last.ident.to_string())));
                 }
             }
             visit_mut::visit_type_path_mut(self, ty);
+        }
+    }
+
+    /// Whether there are any, written or elided.
+    struct Lifetimes(bool);
+
+    impl VisitMut for Lifetimes {
+        fn visit_lifetime_mut(&mut self, _: &mut Lifetime) {
+            self.0 = true;
+        }
+
+        fn visit_type_reference_mut(&mut self, _: &mut TypeReference) {
+            self.0 = true;
         }
     }
 
@@ -217,14 +262,17 @@ pub(crate) fn may_elide(ty: &Type) -> bool {
     look.0
 }
 
-/// Checks that the fields name types with lifetimes by their own names.
-fn named_by_fields(input: &DeriveInput) -> Option<TokenStream> {
-    let fields: Vec<&Field> = match &input.data {
+fn of_fields(input: &DeriveInput) -> Vec<&Field> {
+    match &input.data {
         Data::Struct(data) => data.fields.iter().collect(),
         Data::Enum(data) => data.variants.iter().flat_map(|variant| &variant.fields).collect(),
         Data::Union(_) => Vec::new(),
-    };
-    let checks: Vec<TokenStream> = fields
+    }
+}
+
+/// Checks that the fields name types with lifetimes by their own names.
+fn named_by_fields(input: &DeriveInput) -> Option<TokenStream> {
+    let checks: Vec<TokenStream> = of_fields(input)
         .into_iter()
         .flat_map(|field| named(&field.ty))
         .map(|(path, name)| {

@@ -31,8 +31,8 @@ pub unsafe trait Abi {
     const HASH: u64;
 }
 
-/// A type that derives [`Abi`] and has lifetimes, whose name this is, as a number. Lifetimes are hashed as they are written,
-/// and in an alias they are not.
+/// A type with [`Abi`] that has lifetimes, or is made of types that may, whose name this is, as a number. Lifetimes are hashed as they
+/// are written, and in an alias they are not.
 ///
 /// # Safety
 ///
@@ -48,6 +48,16 @@ pub unsafe trait Named<const NAME: u64> {}
 /// Checks that a type is written by its own name.
 #[doc(hidden)]
 pub const fn is_named<T: Named<NAME> + ?Sized, const NAME: u64>() {}
+
+/// What stands for the name of a type, as `#[derive(Abi)]` has it.
+const fn name(name: &str) -> u64 {
+    let (name, mut hash, mut i) = (name.as_bytes(), SEED, 0);
+    while i < name.len() {
+        hash = (hash ^ name[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
 
 /// Hashes `bytes` into `hash`.
 ///
@@ -150,6 +160,24 @@ built! {
     "Arc" [+ ?Sized] alloc::sync::Arc<T>;
     "NonNull" [+ ?Sized] core::ptr::NonNull<T>;
     "PhantomData" [+ ?Sized] PhantomData<T>;
+}
+
+macro_rules! by_name {
+    ($($name:literal [$($parameters:tt)*] $ty:ty;)*) => {$(
+        // SAFETY: that is its name.
+        #[diagnostic::do_not_recommend]
+        unsafe impl<$($parameters)*> Named<{ name($name) }> for $ty {}
+    )*};
+}
+
+by_name! {
+    "Option" [T] Option<T>;
+    "Result" [T, E] Result<T, E>;
+    "Vec" [T] alloc::vec::Vec<T>;
+    "Box" [T: ?Sized] alloc::boxed::Box<T>;
+    "Arc" [T: ?Sized] alloc::sync::Arc<T>;
+    "NonNull" [T: ?Sized] core::ptr::NonNull<T>;
+    "PhantomData" [T: ?Sized] PhantomData<T>;
 }
 
 // SAFETY: as above.

@@ -139,13 +139,11 @@ fn description(tracepoint: &Tracepoint, types: &[&syn::Type]) -> TokenStream {
         while let syn::Type::Reference(reference) = referent {
             referent = &reference.elem;
         }
-        let (paths, names): (Vec<_>, Vec<_>) = abi::named(ty).into_iter().unzip();
-        let mut hash = quote!(__rt::Inspect::<#ty>::HASH);
-        if !paths.is_empty() {
-            let none = quote!(::core::option::Option::None);
-            hash = quote!(if #(__rt::Written::<#paths, #names>::BY_NAME)&&* { #hash } else { #none });
-        }
-        let written = written(ty);
+        let (hash, written) = if abi::concealed(ty).is_some() {
+            (quote!(::core::option::Option::None), quote!(__rt::all_written))
+        } else {
+            (hash(ty), written(ty))
+        };
         quote! {
             __rt::ArgumentType {
                 name: #name,
@@ -166,6 +164,16 @@ fn description(tracepoint: &Tracepoint, types: &[&syn::Type]) -> TokenStream {
             __rt::identity::<for<#(#lifetimes),*> fn(#(#types),*)>()
         }
     }
+}
+
+/// The hash of a type's layout; none where the type, or what it names, is not written by its own name.
+fn hash(ty: &Type) -> TokenStream {
+    let hash = quote!(__rt::Inspect::<#ty>::HASH);
+    let (paths, names): (Vec<_>, Vec<_>) = abi::named(ty).into_iter().unzip();
+    if paths.is_empty() {
+        return hash;
+    }
+    quote!(if #(__rt::Written::<#paths, #names>::BY_NAME)&&* { #hash } else { ::core::option::Option::None })
 }
 
 /// A function that says whether a type has all of its lifetimes written, which an alias or a path without them may not.
