@@ -524,7 +524,7 @@ fn what_a_child_loses_that_can_have_no_rings_is_told_by_its_parent() {
         return;
     }
     let (directory, said) = run(name, Some("follow:numbered; follow; memory 2M; output trace"));
-    assert!(said.contains("whose events are lost") && said.contains("100 lost: 100 no buffer"), "{said}");
+    assert!(said.contains("whose events are lost") && said.contains("100 lost: no ring for them"), "{said}");
     let traces = traces(directory.path());
     assert_eq!(traces.len(), 1);
     assert_eq!((traces[0].1.numbers("follow:numbered", "number"), traces[0].1.discarded), (numbers(1), 100));

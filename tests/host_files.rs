@@ -160,8 +160,7 @@ fn a_directory_that_holds_something_is_refused() {
     if is_child(NAME) {
         let error = Session::builder("refused").output("taken").start().expect_err("it holds something");
         assert!(error.is_io(), "{error}");
-        let cause = std::error::Error::source(&error).expect("a cause").to_string();
-        assert_eq!(cause, "it exists already and is not empty");
+        assert!(error.to_string().ends_with(": it exists already and is not empty"), "{error}");
         Session::builder("refused").output("empty").start().expect("an empty one is as good as a new one");
         return;
     }

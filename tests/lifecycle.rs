@@ -74,7 +74,10 @@ fn a_session_whose_output_fails_takes_nothing_with_it() {
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
     }
     // The description of `texted` cannot be written: it is refused, and nothing is half done.
-    assert!(other.enable("lifecycle:texted").is_err_and(|e| e.is_io()));
+    let error = other.enable("lifecycle:texted").expect_err("its output is full");
+    // Told with its cause, once.
+    let told = error.to_string();
+    assert!(error.is_io() && told.matches("RLIMIT_FSIZE").count() == 1 && format!("{error:?}") == told, "{told}");
     drop(all);
     assert!(!numbered::enabled() && !texted::enabled(), "a gate leads to a session that is gone");
     (0..10_000).for_each(numbered);

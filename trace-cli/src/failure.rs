@@ -80,8 +80,7 @@ impl fmt::Display for Failure {
             }
             Self::NoProcess(text) | Self::Wrong(text) => f.write_str(text),
             Self::Process { name, error } => write!(f, "{name}: {error}"),
-            // With its causes.
-            Self::Runtime(error) => write!(f, "{error:?}"),
+            Self::Runtime(error) => write!(f, "{error}"),
             Self::File { path, error } => {
                 write!(f, "{}: {error}", path.display())?;
                 match error.kind() {

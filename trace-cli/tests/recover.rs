@@ -76,6 +76,26 @@ fn what_a_killed_program_left_is_shown_and_recovered() {
 }
 
 #[test]
+fn a_recovery_without_room_says_that_nothing_is_lost_and_is_repeated() {
+    let place = Place::new();
+    let pid = killed(&place, &["--overwrite"]);
+    // As on a full disk: no file of the trace becomes larger than 4 KiB.
+    let words = place.ringtrace(&["recover", &pid]);
+    let mut small = place.command("bash");
+    small.args(["-c", "ulimit -f 4 && exec \"$0\" \"$@\""]).arg(words.get_program()).args(words.get_args());
+    let output = small.output().expect("it starts");
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.matches("File too large").count() == 1, "{said}");
+    assert!(said.contains("nothing is lost") && said.contains("--output DIR") && !said.contains("new session"), "{said}");
+    // What is to be run again is said as it is run.
+    let (_, again) = said.split_once("`ringtrace recover ").expect(&said);
+    let rings = again.split_once('`').expect(&said).0;
+    place.succeed(&["recover", rings]);
+    let contents = read_by_both(&place.here().join(&pid));
+    assert!(contents.numbers("recover:counted", "number").into_iter().eq(0..1000));
+}
+
+#[test]
 fn what_is_not_wanted_is_removed() {
     let place = Place::new();
     let pids = [killed(&place, &["--overwrite"]), killed(&place, &["--overwrite"])];

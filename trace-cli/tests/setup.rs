@@ -137,7 +137,7 @@ fn run_records_a_program_from_its_start() {
     let (code, said) = run(&place, &["cuonted"]);
     assert!(code == 0 && said.contains("did you mean `setup:counted`?") && said.contains("recorded nothing"), "{said}");
     let everything = run(&place, &["-o", "everything"]).1;
-    assert!(everything.contains("1 lost (") || everything.contains("6 events"), "{everything}");
+    assert!(everything.contains("1 lost: ") || everything.contains("6 events"), "{everything}");
 }
 
 #[test]

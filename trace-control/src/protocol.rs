@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::fmt;
 use std::path::PathBuf;
 
 /// Version of the protocol. A change that an older peer would misunderstand changes it.
@@ -536,6 +537,31 @@ pub struct Losses {
     pub uncommitted: u64,
 }
 
+/// `205247 lost: the rings were full`; with several causes, each with its number.
+impl fmt::Display for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let causes = [
+            (self.full, "the rings were full"),
+            (self.overwritten, "overwritten by newer events"),
+            (self.too_large, "too large for a record"),
+            (self.nested, "nested too deeply"),
+            (self.no_buffer, "no ring for them"),
+            (self.panicked, "their probe panicked or ended its thread"),
+            (self.uncommitted, "their thread ended in the middle"),
+        ];
+        write!(f, "{} lost", self.total)?;
+        let causes: Vec<_> = causes.into_iter().filter(|(count, _)| *count > 0).collect();
+        match causes[..] {
+            [] => Ok(()),
+            [(_, cause)] => write!(f, ": {cause}"),
+            _ => causes.iter().enumerate().try_for_each(|(at, (count, cause))| {
+                let separator = if at == 0 { ": " } else { ", " };
+                write!(f, "{separator}{count} {cause}")
+            }),
+        }
+    }
+}
+
 /// Events that were left out, where events are kept by keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotKept {
@@ -806,6 +832,15 @@ mod tests {
     fn read(line: &str) -> Result<Request, Refusal> {
         let envelope = serde_json::from_str(line).map_err(|e| Refusal::new(RefusalKind::BadRequest, e.to_string()))?;
         Request::of(envelope)
+    }
+
+    #[test]
+    fn losses_are_told_in_words() {
+        let lost = |full, panicked| Losses { total: full + panicked, full, panicked, ..Losses::default() };
+        assert_eq!(lost(0, 0).to_string(), "0 lost");
+        assert_eq!(lost(205_247, 0).to_string(), "205247 lost: the rings were full");
+        let both = "7 lost: 5 the rings were full, 2 their probe panicked or ended its thread";
+        assert_eq!(lost(5, 2).to_string(), both);
     }
 
     #[test]

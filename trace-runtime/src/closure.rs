@@ -3,7 +3,7 @@
 
 use crate::attach;
 use crate::consumer;
-use crate::error::{Chain, Result};
+use crate::error::Result;
 use crate::follow;
 use crate::module;
 use crate::process;
@@ -19,7 +19,7 @@ use trace_registry::tracepoint::Promise;
 #[distributed_slice(RINGTRACE_RUNTIMES_0_1_0)]
 #[linkme(crate = linkme)]
 pub(crate) static RUNTIME: Runtime = Runtime {
-    attach: |closure| attach(closure).map_err(|e| Chain(&e).to_string()),
+    attach: |closure| attach(closure).map_err(|e| e.to_string()),
     detach,
     detach_and_wait,
     register: module::register,

@@ -17,7 +17,7 @@
 
 use crate::builder::{Builder, Clock, Output};
 use crate::context::Context;
-use crate::error::{Chain, Error, Place};
+use crate::error::{Error, Place};
 use crate::occasion::Occasion;
 use crate::session::Session;
 use rustix::fs::{Mode, OFlags};
@@ -379,7 +379,7 @@ fn near(word: &str, words: &[&str]) -> Vec<String> {
 impl Plan {
     /// What to say of an error that the session had with this text.
     pub(crate) fn trouble(&self, error: &Error) -> Trouble {
-        let whole = || Chain(error).to_string();
+        let whole = || error.to_string();
         match error.place() {
             // Of parts that are the same, the first is refused.
             Some(Place::At { problem, remedy, text, at }) => {

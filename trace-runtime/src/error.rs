@@ -6,15 +6,16 @@ use trace_registry::registry::some_of;
 
 /// What went wrong with a session, a rule or a file, and what to do about it.
 ///
-/// The message is for people; programs ask the `is_*` predicates.
+/// The message is for people, and has the causes; so [`source`](std::error::Error::source) does not repeat them. Programs ask the `is_*`
+/// predicates.
 #[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Kind>);
 
-/// The message with its causes, so that `main` may return the error.
+/// The message, so that `main` may return the error.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&Chain(self), f)
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -43,22 +44,18 @@ pub(crate) enum Kind {
     SessionName(String),
     #[error("{0}")]
     Memory(String),
-    #[error("{action} {}", .path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error("{action} {}: {}", .path.display(), Chain(.cause))]
+    Io { action: &'static str, path: PathBuf, cause: io::Error },
     #[error(
-        "recording ended: {} cannot be written; what was written before is a complete trace; mend the cause, or choose another \
-         output, then start a new session", .path.display()
+        "recording ended: {} cannot be written: {}; what was written before is a complete trace; fix the cause, or choose another \
+         output, then start a new session", .path.display(), Chain(.cause)
     )]
-    Output {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Output { path: PathBuf, cause: io::Error },
+    #[error(
+        "{} cannot be written: {}; nothing is lost: what the trace lacks stays in {place}; make room, then run `ringtrace recover \
+         {place}` again, or have the trace built elsewhere with --output DIR", .path.display(), Chain(.cause), place = .rings.display()
+    )]
+    Unrecovered { path: PathBuf, rings: PathBuf, cause: io::Error },
     #[error("tracing is off in this process: {0}")]
     Off(&'static str),
     #[error("an event of class `{class}` takes at least {least} bytes; the largest record of this session is {limit}")]
@@ -125,8 +122,8 @@ fn hint(near: &[String], unprobed: &Option<String>) -> String {
 }
 
 impl Error {
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Error {
-        Kind::Io { action, path: path.into(), source: source.into() }.into()
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, cause: impl Into<io::Error>) -> Error {
+        Kind::Io { action, path: path.into(), cause: cause.into() }.into()
     }
 
     /// An error about the bytes `span` of the rules `text`.
@@ -180,12 +177,12 @@ impl Error {
 
     /// Whether a file or directory could not be used.
     pub fn is_io(&self) -> bool {
-        matches!(*self.0, Kind::Io { .. } | Kind::Output { .. })
+        matches!(*self.0, Kind::Io { .. } | Kind::Output { .. } | Kind::Unrecovered { .. })
     }
 
     /// Whether something else lies where a file or directory was to be made.
     pub(crate) fn is_taken(&self) -> bool {
-        matches!(&*self.0, Kind::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+        matches!(&*self.0, Kind::Io { cause, .. } if cause.kind() == io::ErrorKind::AlreadyExists)
     }
 
     /// Whether a memory ceiling is too small.
@@ -211,17 +208,27 @@ impl Error {
     /// The same failure of an output, for another caller.
     pub(crate) fn again(&self) -> Error {
         let (path, kind, cause) = match &*self.0 {
-            Kind::Output { path, source } => (path.clone(), source.kind(), source.to_string()),
-            Kind::Io { path, source, .. } => (path.clone(), source.kind(), Chain(self).to_string()),
-            _ => (PathBuf::new(), io::ErrorKind::Other, Chain(self).to_string()),
+            Kind::Output { path, cause } => (path.clone(), cause.kind(), cause.to_string()),
+            Kind::Io { path, cause, .. } => (path.clone(), cause.kind(), self.to_string()),
+            _ => (PathBuf::new(), io::ErrorKind::Other, self.to_string()),
         };
-        Kind::Output { path, source: io::Error::new(kind, cause) }.into()
+        Kind::Output { path, cause: io::Error::new(kind, cause) }.into()
+    }
+
+    /// The same failure of an output that was to get what the rings of the session in `rings` hold: that stays there.
+    pub(crate) fn unrecovered(self, rings: &Path) -> Error {
+        let is_full = |cause: &io::Error| matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        match *self.0 {
+            Kind::Output { path, cause } => Kind::Unrecovered { path, rings: rings.to_owned(), cause }.into(),
+            Kind::Io { path, cause, .. } if is_full(&cause) => Kind::Unrecovered { path, rings: rings.to_owned(), cause }.into(),
+            other => other.into(),
+        }
     }
 
     /// Returns the file or directory concerned.
     pub fn path(&self) -> Option<&Path> {
         match &*self.0 {
-            Kind::Io { path, .. } | Kind::Output { path, .. } => Some(path),
+            Kind::Io { path, .. } | Kind::Output { path, .. } | Kind::Unrecovered { path, .. } => Some(path),
             _ => None,
         }
     }
@@ -233,8 +240,8 @@ impl From<Kind> for Error {
     }
 }
 
-/// An error with all its causes, for one line on stderr.
-pub(crate) struct Chain<'a>(pub(crate) &'a Error);
+/// A cause with its own causes, in one line.
+struct Chain<'a>(&'a io::Error);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -255,10 +262,20 @@ mod tests {
     #[test]
     fn a_failure_told_again_says_the_same() {
         let source = io::Error::from_raw_os_error(28);
-        let error = Error::from(Kind::Output { path: "trace/events_0".into(), source });
-        let told = Chain(&error).to_string();
+        let error = Error::from(Kind::Output { path: "trace/events_0".into(), cause: source });
+        let told = error.to_string();
         assert_eq!(told.matches("No space left on device").count(), 1, "{told}");
-        assert_eq!(Chain(&error.again()).to_string(), told);
-        assert_eq!(Chain(&error.again().again()).to_string(), told);
+        assert_eq!(error.again().to_string(), told);
+        assert_eq!(error.again().again().to_string(), told);
+    }
+
+    #[test]
+    fn an_error_says_its_cause_once_however_it_is_shown() {
+        let cause = io::Error::other(Error::io("cannot read", "inner", io::Error::from_raw_os_error(13)));
+        let error = Error::io("cannot open", "outer", cause);
+        let told = "cannot open outer: cannot read inner: Permission denied (os error 13)";
+        assert_eq!((error.to_string(), format!("{error:?}")), (told.to_owned(), told.to_owned()));
+        // What prints a chain goes from here to the source.
+        assert!(std::error::Error::source(&error).is_none());
     }
 }

@@ -41,7 +41,6 @@ use crate::builder::{self, Builder};
 use crate::catalogue;
 use crate::clock::Clock;
 use crate::consumer;
-use crate::error::Chain;
 use crate::init;
 use crate::module;
 use crate::per_image::PerImage;
@@ -273,7 +272,7 @@ fn follow(heirs: Vec<Builder>) {
         let wanted = builder.clone();
         if let Err(error) = builder.begin() {
             let (name, pid) = (&wanted.name, std::process::id());
-            report::say(format_args!("session {name} does not follow process {pid}, whose events are lost: {}", Chain(&error)));
+            report::say(format_args!("session {name} does not follow process {pid}, whose events are lost: {error}"));
             count_lost(&wanted);
         }
     }

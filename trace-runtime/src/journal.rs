@@ -112,7 +112,7 @@ impl Journal {
             // Where that fails, core dumps lack it.
             self.mapping = self.file.map().ok();
         }
-        result.map_err(|source| Kind::Output { path: self.path.clone(), source }.into())
+        result.map_err(|cause| Kind::Output { path: self.path.clone(), cause }.into())
     }
 }
 

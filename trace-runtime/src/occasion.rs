@@ -8,7 +8,7 @@
 
 use crate::attach;
 use crate::clock::Clock;
-use crate::error::{Chain, Error, Result};
+use crate::error::{Error, Result};
 use crate::process::{self, Process};
 use crate::recording::Recording;
 use crate::report;
@@ -202,7 +202,7 @@ fn save(occasion: Occasion, reason: &str) {
             Ok(receipt) => {
                 report::say(format_args!("{} events of {} in {}", receipt.events, session.name, receipt.path.display()))
             }
-            Err(error) => report::say(format_args!("no snapshot of {}: {}", session.name, Chain(&error))),
+            Err(error) => report::say(format_args!("no snapshot of {}: {error}", session.name)),
         }
     }
 }

@@ -149,7 +149,7 @@ impl Directory {
     pub(crate) fn put(&mut self, name: &str, content: &[u8]) -> Result<()> {
         let directory = self.directory.file();
         let written = directory.and_then(|d| create_file(d, name)).and_then(|mut f| f.write(|f| f.write_all_at(content, 0)));
-        written.map_err(|source| Kind::Output { path: self.path.join(name), source }.into())
+        written.map_err(|cause| Kind::Output { path: self.path.join(name), cause }.into())
     }
 
     /// It is written in one go, so allocating ahead is of no use.
@@ -282,7 +282,7 @@ impl Sink for Directory {
     fn describe(&mut self, classes: &[ctf::EventClass]) -> Result<()> {
         self.metadata
             .append(self.format.events(classes).as_bytes())
-            .map_err(|source| Kind::Output { path: self.path.join("metadata"), source }.into())
+            .map_err(|cause| Kind::Output { path: self.path.join("metadata"), cause }.into())
     }
 
     fn deliver(&mut self, packet: &Packet<'_>) -> Result<()> {
@@ -308,7 +308,7 @@ impl Sink for Directory {
 
     fn flush(&mut self) -> Result<()> {
         for stream in self.streams.values_mut() {
-            stream.trim().map_err(|source| Kind::Output { path: stream.path.clone(), source })?;
+            stream.trim().map_err(|cause| Kind::Output { path: stream.path.clone(), cause })?;
         }
         Ok(())
     }
@@ -355,7 +355,7 @@ impl StreamFile {
         let (path, index_path) = (place.path.join(&name), place.path.join("index").join(&index_name));
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |source| Error::from(Kind::Output { path, source })
+            move |cause| Error::from(Kind::Output { path, cause })
         };
         let (directory, indexes) = (place.directory.file(), place.index.file());
         let (directory, indexes) = (directory.map_err(failed(&path))?, indexes.map_err(failed(&index_path))?);
@@ -400,10 +400,10 @@ impl StreamFile {
         let parts = [&encoded[..], packet.content, &PADDING[..size - content]];
         let entry = index::Entry { offset: self.len, packet: header };
         let result = self.write(&parts, size as u64).and_then(|()| self.index.append(&entry.encode()));
-        if let Err(source) = result {
+        if let Err(cause) = result {
             // A reader must find whole packets only. If even this fails, the index says where they end.
             let _ = self.file.write(|file| file.set_len(self.len));
-            return Err(Kind::Output { path: self.path.clone(), source }.into());
+            return Err(Kind::Output { path: self.path.clone(), cause }.into());
         }
         self.len += size as u64;
         self.packets += 1;

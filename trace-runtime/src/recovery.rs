@@ -226,6 +226,13 @@ impl Remains {
             );
             return Err(Error::io("cannot recover", &place.path, io::Error::new(io::ErrorKind::PermissionDenied, problem)));
         }
+        let rings = self.place.as_ref().map(|place| place.path.clone());
+        let done = self.build(output);
+        // Of copies nothing is removed.
+        if let Some(rings) = rings { done.map_err(|error| error.unrecovered(&rings)) } else { done }
+    }
+
+    fn build(self, output: Option<&Path>) -> Result<Recovered> {
         let unfinished = self.remove_unfinished();
         let owner = self.place.as_ref().map_or_else(user, |place| place.directory.owner);
         let Remains { place, rings, recorded } = self;

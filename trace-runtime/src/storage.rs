@@ -56,7 +56,7 @@ impl Storage {
         for base in place::bases() {
             match in_memory(&base).and_then(|()| in_directory(&base, session, bytes)) {
                 Ok(made) => return Ok(made),
-                Err(error) => why = crate::error::Chain(&error).to_string(),
+                Err(error) => why = error.to_string(),
             }
         }
         let storage = Storage::without_a_name()?;
@@ -83,7 +83,7 @@ impl Storage {
     pub(crate) fn for_child(session: &str, bytes: u64, base: Option<&Path>) -> Result<(Storage, Option<String>)> {
         let why = match base.map(|base| without_names_yet(base, session, bytes)) {
             Some(Ok(made)) => return Ok(made),
-            Some(Err(error)) => crate::error::Chain(&error).to_string(),
+            Some(Err(error)) => error.to_string(),
             None => "those of the process that it was forked from have none".to_owned(),
         };
         Ok((

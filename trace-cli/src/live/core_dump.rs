@@ -194,7 +194,7 @@ impl Dump {
                 match Remains::of_copies(rings, journal) {
                     Ok(Some(remains)) => found.push(remains),
                     Ok(None) => continue,
-                    Err(error) => return Err(wrong(format!("{}: {error:?}", mapped.name.display()))),
+                    Err(error) => return Err(wrong(format!("{}: {error}", mapped.name.display()))),
                 }
                 break;
             }

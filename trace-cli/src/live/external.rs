@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use trace_control::protocol::{Losses, SessionState};
+use trace_control::protocol::SessionState;
 use trace_runtime::Error;
 use trace_runtime::external::{Consumer, Delivered};
 
@@ -34,7 +34,7 @@ impl External {
         let Some(directory) = process.directory(state) else {
             return Err(wrong("the rings have no name, so only the process itself can consume them".to_owned()));
         };
-        let consumer = Consumer::open(&directory, output, &state.plan).map_err(|error| wrong(chain(&error)))?;
+        let consumer = Consumer::open(&directory, output, &state.plan).map_err(|error| wrong(error.to_string()))?;
         let (delivered, is_over) = (Arc::<Mutex<Delivered>>::default(), Arc::<AtomicBool>::default());
         let thread = std::thread::spawn({
             let (delivered, is_over) = (delivered.clone(), is_over.clone());
@@ -52,30 +52,16 @@ impl External {
     pub(super) fn end(self, state: &mut SessionState) -> Result<(), String> {
         self.is_over.store(true, Ordering::Relaxed);
         let done = self.thread.join().map_err(|_| "its consumer failed".to_owned())?;
-        fill(state, done.map_err(|error| chain(&error))?);
+        fill(state, done.map_err(|error| error.to_string())?);
         Ok(())
     }
 }
 
-fn chain(error: &Error) -> String {
-    format!("{error:?}")
-}
-
 fn fill(state: &mut SessionState, delivered: Delivered) {
-    let lost = delivered.lost;
     state.events = delivered.events;
     state.bytes = delivered.bytes;
     state.written = delivered.written;
-    state.lost = Losses {
-        total: lost.total(),
-        full: lost.full,
-        overwritten: lost.overwritten,
-        too_large: lost.too_large,
-        nested: lost.nested,
-        no_buffer: lost.no_buffer,
-        panicked: lost.panicked,
-        uncommitted: lost.uncommitted,
-    };
+    state.lost = delivered.lost.into();
 }
 
 fn consume(mut consumer: Consumer, delivered: &Mutex<Delivered>, is_over: &AtomicBool) -> Result<Delivered, Error> {

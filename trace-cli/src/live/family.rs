@@ -135,7 +135,7 @@ pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Resu
         let remains = match open(&image.path.join(session)) {
             Ok(remains) => remains,
             Err(error) => {
-                failure::warning(format_args!("what process {} left is not recovered: {error:?}", image.name.pid));
+                failure::warning(format_args!("what process {} left is not recovered: {error}", image.name.pid));
                 continue;
             }
         };
@@ -152,7 +152,7 @@ pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Resu
                     image.name.pid
                 ));
             }
-            Err(error) => failure::error(format_args!("child {}: {error:?}", image.name.pid)),
+            Err(error) => failure::error(format_args!("child {}: {error}", image.name.pid)),
         }
     }
     Ok(())

@@ -90,7 +90,7 @@ fn dead(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
                 continue; // it is recorded into
             }
             let (left, trace) = remains.as_ref().map_or((None, None), |r| (Some(r.bytes()), r.output()));
-            let problem = remains.err().map(|error| format!("{error:?}"));
+            let problem = remains.err().map(|error| error.to_string());
             if common.json {
                 let line = json!({
                     "pid": image.name.pid, "start_time": image.name.start_time, "session": session, "bytes": rings,

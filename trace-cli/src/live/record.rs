@@ -19,7 +19,7 @@ use super::external::External;
 use super::family::Family;
 use super::process::Process;
 use super::session::Options;
-use super::status::{Count, losses};
+use super::status::Count;
 use super::target::Target;
 use super::text::{self, Bytes, Rate, age};
 use crate::Outcome;
@@ -304,8 +304,8 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
             failure::warning(format_args!("{}: {warning}", one.process.name()));
         }
         if one.state.lost.total > 0 {
-            let remedy = if one.state.lost.full > 0 { ": more memory (--memory) or fewer events would help" } else { "" };
-            failure::warning(format_args!("{}: events were lost: {}{remedy}", one.process.name(), losses(&one.state.lost)));
+            let remedy = if one.state.lost.full > 0 { "; more memory (--memory) or fewer events would help" } else { "" };
+            failure::warning(format_args!("{}: {}{remedy}", one.process.name(), one.state.lost));
         }
     }
     out.flush()?;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use trace_control::place::{self, Image};
+use trace_control::protocol::Losses;
 use trace_registry::units;
 use trace_runtime::recovery::{Recovered, Remains};
 
@@ -136,8 +137,7 @@ pub(super) fn show(session: &Path, recovered: &Recovered, common: &Common, out: 
         let line = json!({
             "session": session, "trace": trace, "events": events, "bytes": bytes, "cut": cut,
             "unfinished_snapshots": unfinished, "earlier_boot": is_of_earlier_boot,
-            "lost": { "total": lost.total(), "full": lost.full, "overwritten": lost.overwritten, "too_large": lost.too_large,
-                "nested": lost.nested, "no_buffer": lost.no_buffer, "panicked": lost.panicked, "uncommitted": lost.uncommitted },
+            "lost": Losses::from(*lost),
         });
         writeln!(out, "{line}")?;
         return Ok(());

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use serde_json::json;
-use trace_control::protocol::{Losses, NotKept, Request, SessionState, Status};
+use trace_control::protocol::{NotKept, Request, SessionState, Status};
 use trace_registry::units;
 
 use super::process::Process;
@@ -100,12 +100,15 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
             rate,
             Bytes(session.written).to_string(),
             format!("{} / {}", Bytes(session.resident), Bytes(session.memory)),
-            losses(&session.lost),
+            session.lost.total.to_string(),
         ]
     };
     let headings = ["SESSION", "STATE", ">EVENTS", ">RATE", ">WRITTEN", ">RESIDENT / MAPPED", "LOST"];
     write!(out, "{}", table(&headings, now.sessions.iter().map(row).collect()))?;
     for session in &now.sessions {
+        if session.lost.total > 0 {
+            writeln!(out, "events of {}: {}", session.name, session.lost)?;
+        }
         session.triggers.iter().try_for_each(|t| writeln!(out, "trigger of {}: {}", session.name, trigger::state(t)))?;
         if session.filtered + session.limited > 0 {
             writeln!(out, "rules of {}: {} filtered, {} limited", session.name, session.filtered, session.limited)?;
@@ -140,29 +143,13 @@ pub(super) fn probes(probes: usize, state_dumps: usize, verb: &str) -> String {
     }
 }
 
-/// Losses with their causes; `0` where there are none.
-pub(super) fn losses(lost: &Losses) -> String {
-    let causes = [
-        (lost.full, "full"),
-        (lost.overwritten, "overwritten"),
-        (lost.too_large, "too large"),
-        (lost.nested, "nested"),
-        (lost.no_buffer, "no buffer"),
-        (lost.panicked, "panicked"),
-        (lost.uncommitted, "uncommitted"),
-    ];
-    let named: Vec<String> =
-        causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}")).collect();
-    if named.is_empty() { "0".to_owned() } else { named.join(", ") }
-}
-
 /// What a session has recorded so far, in words.
 pub(super) struct Count<'a>(pub(super) &'a SessionState);
 
 impl fmt::Display for Count<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(state) = self;
-        write!(f, "{} events, {}, {} lost", state.events, Bytes(state.bytes), losses(&state.lost))?;
+        write!(f, "{} events, {}, {}", state.events, Bytes(state.bytes), state.lost)?;
         if state.cut > 0 {
             write!(f, ", {} with a value cut", state.cut)?;
         }

@@ -113,7 +113,6 @@ pub(super) fn status(describe: impl Fn(&Recording) -> words::SessionState) -> wo
 
 pub(super) fn session(session: &Recording) -> words::SessionState {
     let statistics = session.statistics();
-    let lost = statistics.lost;
     let core = &session.channel.core;
     words::SessionState {
         name: session.name.clone(),
@@ -144,23 +143,14 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         memory: statistics.memory,
         resident: session.resident(),
         buffers: statistics.buffers,
-        lost: words::Losses {
-            total: lost.total(),
-            full: lost.full,
-            overwritten: lost.overwritten,
-            too_large: lost.too_large,
-            nested: lost.nested,
-            no_buffer: lost.no_buffer,
-            panicked: lost.panicked,
-            uncommitted: lost.uncommitted,
-        },
+        lost: statistics.lost.into(),
         cut: statistics.cut,
         filtered: statistics.filtered,
         limited: statistics.limited,
         not_kept: not_kept(statistics.not_kept),
         triggers: trigger::states(session).into_iter().map(|state| trigger_state(session, state)).collect(),
         warnings: lock(&session.warnings).clone(),
-        failure: session.failure().map(|e| crate::error::Chain(&e).to_string()),
+        failure: session.failure().map(|e| e.to_string()),
         plan: plan(session),
     }
 }

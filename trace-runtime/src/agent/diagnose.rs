@@ -168,7 +168,7 @@ fn in_session(session: &Recording, named: &NamedProbe, found: &mut Findings) {
 fn recorded(session: &Recording, named: &NamedProbe, rule: &Rule, about: &str, found: &mut Findings) {
     if let Some(failure) = session.failure() {
         let remedy = format!("mend the cause, then `ringtrace session destroy -s {}` and make it anew", session.name);
-        return found.add(Verdict::Bad, about, crate::error::Chain(&failure).to_string(), remedy);
+        return found.add(Verdict::Bad, about, failure.to_string(), remedy);
     }
     if !session.is_recording() {
         let remedy = format!("ringtrace session start {}", session.name);
@@ -266,7 +266,7 @@ pub(super) fn doctor() -> Diagnosis {
     for session in sessions.iter() {
         let about = format!("session {}", session.name);
         if let Some(failure) = session.failure() {
-            found.add(Verdict::Bad, &about, crate::error::Chain(&failure).to_string(), "mend the cause, and make it anew");
+            found.add(Verdict::Bad, &about, failure.to_string(), "mend the cause, and make it anew");
         }
         let probes = attach::probes().filter(|p| session.wants(p)).count();
         match (session.is_recording(), probes) {
@@ -317,7 +317,7 @@ fn registered(found: &mut Findings) {
 fn machine(found: &mut Findings) {
     let process = match process::current() {
         Ok(process) => process,
-        Err(error) => return found.add(Verdict::Bad, "process", crate::error::Chain(&error).to_string(), ""),
+        Err(error) => return found.add(Verdict::Bad, "process", error.to_string(), ""),
     };
     if process.clock.is_counter() {
         found.good("clock", "the processor's time stamp counter");

@@ -11,7 +11,7 @@ use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, Clock};
 use crate::consumer;
 use crate::context::Context;
-use crate::error::{Chain, Error, Result};
+use crate::error::{Error, Result};
 use crate::module::Module;
 use crate::occasion::Occasion;
 use crate::output::rotation::Rotation;
@@ -114,7 +114,7 @@ pub(super) fn refusal(error: &Error) -> Refusal {
         e if e.is_busy() => RefusalKind::Busy,
         _ => RefusalKind::Other,
     };
-    Refusal::new(kind, Chain(error).to_string())
+    Refusal::new(kind, error.to_string())
 }
 
 /// A session that a forked child has of its parent, whose connection it ends with, is waited for so long.

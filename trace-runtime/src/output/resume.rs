@@ -60,7 +60,7 @@ impl Directory {
         for name in opened.names().map_err(cannot)? {
             let Some((stream, name)) = name.to_str().and_then(|name| Some((StreamId::of_file(name)?, name))) else { continue };
             let at = path.join(name);
-            let failed = |source| Error::from(Kind::Output { path: at.clone(), source });
+            let failed = |cause| Error::from(Kind::Output { path: at.clone(), cause });
             let file = opened.file(name, OFlags::RDWR, &[user]).and_then(OwnFile::of).map_err(failed)?;
             let (file, bytes) = StreamFile::resume(file, &directory, &index, name, stream, schema.trace.uuid).map_err(failed)?;
             cut += bytes;

@@ -2,6 +2,7 @@
 
 use super::layout::{COUNTERS, Control};
 use std::fmt;
+use trace_control::protocol;
 use trace_registry::sync::{AtomicU64, Ordering};
 
 /// Which word of a control page counts what.
@@ -117,24 +118,25 @@ impl Losses {
     }
 }
 
+/// In the words of the control protocol, so that everybody says it alike.
+impl From<Losses> for protocol::Losses {
+    fn from(lost: Losses) -> protocol::Losses {
+        protocol::Losses {
+            total: lost.total(),
+            full: lost.full,
+            overwritten: lost.overwritten,
+            too_large: lost.too_large,
+            nested: lost.nested,
+            no_buffer: lost.no_buffer,
+            panicked: lost.panicked,
+            uncommitted: lost.uncommitted,
+        }
+    }
+}
+
 impl fmt::Display for Losses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let causes = [
-            (self.full, "ring full"),
-            (self.overwritten, "overwritten"),
-            (self.too_large, "too large"),
-            (self.nested, "nested"),
-            (self.no_buffer, "no buffer"),
-            (self.panicked, "probe panicked"),
-            (self.uncommitted, "uncommitted"),
-        ];
-        write!(f, "{} lost", self.total())?;
-        let mut separator = ": ";
-        for (count, cause) in causes.into_iter().filter(|(count, _)| *count > 0) {
-            write!(f, "{separator}{count} {cause}")?;
-            separator = ", ";
-        }
-        Ok(())
+        fmt::Display::fmt(&protocol::Losses::from(*self), f)
     }
 }
 

@@ -5,7 +5,7 @@ use super::grammar::Action;
 use super::matching::Cause;
 use super::{Firing, Saved, Trigger, has_clock, notify, now_ns, time_ns};
 use crate::consumer::{self, Request};
-use crate::error::{Chain, Error, Result};
+use crate::error::{Error, Result};
 use crate::per_image::PerImage;
 use crate::rcu::lock;
 use crate::recording::Recording;
@@ -176,7 +176,7 @@ impl Pending {
             }
             self.next += 1;
             if let Err(error) = self.do_one(action) {
-                self.firing.failures.push(Chain(&error).to_string());
+                self.firing.failures.push(error.to_string());
             }
         }
         true
