@@ -42,6 +42,8 @@ fn the_page_about_aggregations_is_true() {
     eventually("the tracepoint is off", is_off);
     let (code, message) = place.fail(&["count", "-p", "service", "service:accepted.path"]);
     assert!(code == 1 && message.contains("is text, which has no sum"), "{message}");
+    let (code, message) = place.fail(&["count", "-p", "service", "service:accepted by path; service:answered by outcome"]);
+    assert!(code == 1 && message.contains("one rule is counted at a time") && !message.contains("1 in N"), "{message}");
     drop(running.stdin.take());
     assert!(running.wait().expect("it ends").success());
 }

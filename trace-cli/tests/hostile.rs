@@ -137,7 +137,7 @@ fn answer(verb: &str) -> Value {
         "watch" => serde_json::to_value(Hits { ns: 1, hits: vec![Hit { name: "n".into(), count: 1, last_ns: Some(1) }] }),
         "why" | "doctor" => {
             let finding = Finding { about: "a".into(), verdict: Verdict::Bad, says: "s".into(), remedy: "r".into() };
-            serde_json::to_value(Diagnosis { event: Some("e".into()), findings: vec![finding] })
+            serde_json::to_value(Diagnosis { events: some(), findings: vec![finding] })
         }
         "snapshot" => {
             serde_json::to_value(Receipt { session: "s".into(), path: "/p".into(), reason: "r".into(), ..Receipt::default() })

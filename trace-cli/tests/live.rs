@@ -280,6 +280,37 @@ fn images(place: &Place) -> Vec<trace_control::place::Image> {
     trace_control::place::images(&place.runtime()).expect("the run-time directory")
 }
 
+/// Lets a process make no file larger than this.
+fn limit_files(pid: u32, bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is read; nothing is written.
+    #[expect(unsafe_code, reason = "prlimit(2)")]
+    let result = unsafe { libc::prlimit(pid as i32, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn the_doctor_has_one_verdict_for_a_session() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    place.succeed(&["session", "create", "all", "-r", "live:*", "-o", "all"]);
+    let doctor = || text(&place.run(&["doctor"]).stdout);
+    program.tell("count 20000");
+    // What takes most of a trace is named.
+    eventually("it is written", || doctor().contains("% of the bytes of its trace"));
+    let said = doctor();
+    assert!(said.contains("ok    session all: records the events of 2 probes"), "{said}");
+    assert!(said.contains("note  session all: live:texted takes 5"), "{said}");
+    // Its output fails.
+    limit_files(program.pid(), 4096);
+    program.tell("count 20000");
+    eventually("the output has failed", || place.json(&["status"])[0]["session"]["failure"].is_string());
+    let said = doctor();
+    assert!(said.contains("BAD   session all: recording ended: "), "{said}");
+    assert!(!said.contains("ok    session all"), "{said}");
+    assert!(said.contains("`ringtrace session destroy all` and create it again"), "{said}");
+}
+
 #[test]
 fn hits_are_counted_while_somebody_looks() {
     let place = Place::new();

@@ -33,6 +33,32 @@ fn workspace(place: &Place) -> PathBuf {
     example
 }
 
+/// What `doctor` and `why` say of a module's probe that panicked is what helps.
+fn a_panic_is_mended_without_the_program(place: &Place, example: &Path, build: impl Fn()) {
+    let (source, library) = (example.join("eviction-probes/src/lib.rs"), example.join("target/debug/libeviction_probes.so"));
+    let good = std::fs::read_to_string(&source).expect("it is there");
+    let bad = good.replace("Evicted { id: page.id }", "panic!(\"as the test wants it, at {}\", page.id)");
+    std::fs::write(&source, &bad).expect("it is written");
+    build();
+    std::fs::copy(&library, place.here().join("bad.so")).expect("a copy");
+    place.succeed(&["session", "create", "mended", "--rule", "storage:*", "--output", "mended"]);
+    place.succeed(&["module", "load", "bad.so"]);
+    let advice = "`ringtrace module unload eviction-probes` and `ringtrace module load ";
+    for verb in [&["doctor"][..], &["why", "page_evicted", "--for", "1ms"]] {
+        eventually("it says what helps", || common::text(&place.run(verb).stdout).contains(advice));
+    }
+    std::fs::write(&source, good).expect("it is written");
+    build();
+    std::fs::copy(&library, place.here().join("good.so")).expect("a copy");
+    place.succeed(&["module", "unload", "eviction-probes", "--wait", "10s"]);
+    place.succeed(&["module", "load", "good.so"]);
+    eventually("it records again", || {
+        place.json(&["status"])[0]["session"]["events"].as_u64().is_some_and(|events| events > 100)
+    });
+    place.succeed(&["session", "destroy", "mended"]);
+    place.succeed(&["module", "unload", "eviction-probes", "--wait", "10s"]);
+}
+
 #[test]
 fn the_page_about_modules_is_true() {
     let place = Place::new();
@@ -57,6 +83,7 @@ fn the_page_about_modules_is_true() {
     let steps = steps(&page);
     assert!(steps.len() >= 12, "{} commands", steps.len());
     follow("docs/modules.md", &steps, &place, &target.join("debug/application"), running.id());
+    a_panic_is_mended_without_the_program(&place, &example, || build("eviction-probes"));
     drop(running.stdin.take());
     assert!(running.wait().expect("it ends").success());
 

@@ -48,6 +48,12 @@ fn record_detailed(number: u64) -> Detailed {
     Detailed { number }
 }
 
+/// A traced function.
+#[tracepoint]
+fn worked(number: u64) -> u64 {
+    number + 1
+}
+
 /// Its probe has another name.
 #[tracepoint]
 fn renamed();
@@ -74,6 +80,7 @@ fn program() {
     let mut own = None;
     for (number, order) in (0_u64..).zip(orders()) {
         match order.as_str() {
+            "work" => assert_eq!(worked(number), number + 1),
             "own" => own = Some(Session::builder("own").enable("counted").output("own").start().expect("a session")),
             _ => {
                 counted(number);
@@ -382,7 +389,7 @@ fn why_names_what_is_missing() {
     let (_, message) = place.fail(&["enable", "setup:renamed"]);
     assert!(message.contains("did you mean `setup:otherwise`?"), "{message}");
     has(why("cuonted", 5), &["is called `cuonted`", "did you mean `setup:counted`?", "use the_crate as _;"]);
-    has(why("setup:*", 5), &["matches 5 events", "setup:never"]);
+    has(why("setup:*", 5), &["matches 7 events", "setup:never"]);
     place.succeed(&["session", "create", "-r", "setup:* level info; !counted", "-o", "trace"]);
     has(why("counted", 5), &["the rule `!counted` leaves it out", "ringtrace enable -s default 'setup:counted'"]);
     has(why("detailed", 5), &["its level debug is less severe", "'setup:* level debug'"]);
@@ -398,7 +405,7 @@ fn why_names_what_is_missing() {
     });
     place.succeed(&["session", "destroy", "second"]);
     eventually("the probe that panicked is detached", || {
-        text(&place.run(&["why", "fragile", "--for", "1ms"]).stdout).contains("it panicked, and is detached")
+        text(&place.run(&["why", "fragile", "--for", "1ms"]).stdout).contains("setup:fragile panicked, and is detached")
     });
     place.succeed(&["session", "stop"]);
     has(why("never", 5), &["the session is stopped", "ringtrace session start default"]);
@@ -424,6 +431,35 @@ fn looking_ended(child: &std::process::Child) -> bool {
     !std::path::Path::new(&format!("/proc/{}/fd", child.id())).exists()
 }
 
+/// A function's name is a rule that takes all its events, so it is asked about as one thing, too.
+#[test]
+fn why_takes_the_name_of_a_function_as_a_rule_does() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    let why = |name: &str, code: i32| {
+        let output = place.run(&["why", name, "--for", "1ms"]);
+        assert_eq!(output.status.code(), Some(code), "{}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    };
+    let said = why("setup:worked", 5);
+    for phrase in ["function: setup:worked is traced, at ", "its events are setup:worked::entry, setup:worked::exit"] {
+        assert!(said.contains(phrase), "{phrase} in {said}");
+    }
+    assert!(said.contains("ringtrace record 'setup:worked'") && said.contains("no setup:worked::exit within"), "{said}");
+    place.succeed(&["session", "create", "all", "-r", "setup:worked", "-o", "all"]);
+    program.tell("work");
+    eventually("its trace has both", || {
+        let said = text(&place.run(&["why", "worked", "--for", "1ms"]).stdout);
+        ["1 of setup:worked::entry are in its trace", "1 of setup:worked::exit are"].iter().all(|phrase| said.contains(phrase))
+    });
+    let said = why("worked", 0);
+    assert_eq!((said.matches("the rule `setup:worked` takes it").count(), said.matches("BAD").count()), (1, 0), "{said}");
+    place.succeed(&["disable", "-s", "all", "worked::exit"]);
+    let said = why("worked", 5);
+    assert!(said.contains("the rule `!worked::exit` leaves it out"), "{said}");
+    program.end();
+}
+
 #[test]
 fn the_doctor_sees_what_is_wrong() {
     let place = Place::new();
@@ -432,7 +468,7 @@ fn the_doctor_sees_what_is_wrong() {
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
     for phrase in
-        ["6, with 5 probes", "1 without a probe", "setup:unprobed (", "use setup_probes as _;", "clock: ", "sessions: none"]
+        ["7, with 7 probes", "1 without a probe", "setup:unprobed (", "use setup_probes as _;", "clock: ", "sessions: none"]
     {
         assert!(said.contains(phrase), "{phrase} in {said}");
     }

@@ -791,9 +791,9 @@ pub struct Covered {
 /// What was examined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
-    /// The whole name of the event, where one was examined that makes events.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<String>,
+    /// The whole names of the events that were examined: one, or those of a traced function.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
     /// In the order in which they decide.
     pub findings: Vec<Finding>,
 }

@@ -1,7 +1,6 @@
 //! `ringtrace why` and `ringtrace doctor`.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,23 +8,24 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 use trace_control::place::Image;
 use trace_control::protocol::{self, Diagnosis, Finding, Request, SessionState, Status, Verdict};
-use trace_ctf::reader::{Trace, discover};
 use trace_registry::units;
 
 use super::process::Process;
 use super::target::Target;
 use super::text;
+use super::written::{Unread, Written};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
 
-/// Says why an event is recorded or not: whether it is declared, its probe linked, which rules match it, and whether it happens.
+/// Says why an event, or a traced function, is recorded or not: whether it is declared, its probe linked, which rules match it, and
+/// whether it happens.
 ///
 /// Its hits are counted for a while, so its probe runs meanwhile even where no session records it. Those before are counted in the
 /// traces of the sessions that record it, where these have at most 256 MiB.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Why {
-    /// Name of the event, or the unique end of it.
+    /// Name of the event or of the traced function, or the unique end of it.
     event: String,
 
     /// For how long to watch whether it happens.
@@ -36,7 +36,8 @@ pub(crate) struct Why {
     target: Target,
 }
 
-/// Examines tracing in a process: what is linked, the clock, the sessions, losses. Says what to do about what is wrong.
+/// Examines tracing in a process: what is linked, the clock, the sessions, losses, and which event takes more than half of a trace, if
+/// that has at most 256 MiB. Says what to do about what is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
@@ -47,9 +48,11 @@ pub(crate) fn why(arguments: &Why, common: &Common) -> Result<Outcome, Failure> 
     let ms = u64::try_from(arguments.time.as_millis()).unwrap_or(u64::MAX);
     let request = Request::Why(protocol::Why { event: arguments.event.clone(), ms });
     examine(&arguments.target, &request, common, |process, found| {
-        let Some(event) = &found.event else { return Ok(()) };
+        if found.events.is_empty() {
+            return Ok(());
+        }
         let Status { sessions, .. } = process.demand(&Request::Status)?;
-        let in_traces: Vec<Finding> = sessions.iter().filter_map(|session| in_trace(session, event)).collect();
+        let in_traces: Vec<Finding> = sessions.iter().flat_map(|session| in_trace(session, &found.events)).collect();
         if in_traces.iter().any(|finding| finding.verdict == Verdict::Good) {
             // It does happen.
             let is_without = |f: &&mut Finding| f.about == "hits" && f.verdict == Verdict::Bad;
@@ -60,61 +63,70 @@ pub(crate) fn why(arguments: &Why, common: &Common) -> Result<Outcome, Failure> 
     })
 }
 
-/// Traces that are larger are not read through.
-const LARGEST: u64 = 256 << 20;
+fn finding(about: &str, verdict: Verdict, says: String, remedy: String) -> Finding {
+    Finding { about: about.to_owned(), verdict, says, remedy }
+}
 
-/// How often an event is in the trace that a session writes, and when it was there last. `None`: there is no trace, or nothing of
-/// the event in it.
-fn in_trace(session: &SessionState, event: &str) -> Option<Finding> {
-    let output = session.output.as_deref()?;
-    let traces: Vec<Trace> = discover(output, 1).ok()?.iter().filter_map(|path| Trace::open(path).ok()).collect();
-    let about = format!("session {}", session.name);
-    let streams = || traces.iter().flat_map(|trace| trace.streams().iter().map(move |stream| (trace, stream)));
-    let size = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
-    if streams().flat_map(|(_, stream)| stream.files()).map(size).sum::<u64>() > LARGEST {
-        let remedy = format!("ringtrace stats --event '{event}' {}", output.display());
-        let says = "its trace is large, so that it is not looked through for how often the event is in it".to_owned();
-        return Some(Finding { about, verdict: Verdict::Note, says, remedy });
-    }
-    let (mut count, mut last) = (0_u64, None);
-    for (trace, stream) in streams() {
-        // What is being written just now may not be whole.
-        for (packet, _) in trace.packets(stream).map_while(Result::ok) {
-            let mut events = packet.events();
-            while let Some(Ok(one)) = events.next_event() {
-                if one.name() == event {
-                    (count, last) = (count + 1, last.max(one.timestamp()));
-                }
-            }
+fn name_of(session: &SessionState) -> String {
+    format!("session {}", session.name)
+}
+
+/// How often events are in the trace that a session writes, and when they were there last. Empty: there is no trace, or nothing of
+/// the events in it.
+fn in_trace(session: &SessionState, events: &[String]) -> Vec<Finding> {
+    let Some(output) = session.output.as_deref() else { return Vec::new() };
+    let about = name_of(session);
+    let written = match Written::read(output) {
+        Ok(written) => written,
+        Err(Unread::Missing) => return Vec::new(),
+        Err(Unread::TooLarge) => {
+            let remedy = format!("ringtrace stats --event '{}' {}", events[0], output.display());
+            let says = "its trace is large, so that it is not looked through for how often the event is in it".to_owned();
+            return vec![finding(&about, Verdict::Note, says, remedy)];
         }
-    }
-    let last = Timestamp::from_nanosecond(last?.into()).ok()?.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f");
-    let says = format!("{count} of it are in its trace so far, the last of {last}");
-    Some(Finding { about, verdict: Verdict::Good, says, remedy: String::new() })
+    };
+    let of_one = |event: &String| {
+        let class = written.of(event)?;
+        let last = Timestamp::from_nanosecond(class.last?.into()).ok()?.to_zoned(TimeZone::system());
+        let what = if events.len() == 1 { "it" } else { event };
+        let says =
+            format!("{} of {what} are in its trace so far, the last of {}", class.events, last.strftime("%Y-%m-%d %H:%M:%S%.3f"));
+        Some(finding(&about, Verdict::Good, says, String::new()))
+    };
+    events.iter().filter_map(of_one).collect()
+}
+
+/// Says which event takes most of the trace that a session writes, if one does.
+fn heaviest(session: &SessionState) -> Option<Finding> {
+    let written = Written::read(session.output.as_deref()?).ok()?;
+    let (event, says) = written.heaviest()?;
+    let name = &session.name;
+    let remedy =
+        format!("if it matters less: ringtrace disable -s {name} '{event}', or ringtrace enable -s {name} '{event} 1 in 100'");
+    Some(finding(&name_of(session), Verdict::Note, format!("{says} of its trace"), remedy))
 }
 
 pub(crate) fn doctor(arguments: &Doctor, common: &Common) -> Result<Outcome, Failure> {
     let images = arguments.target.images()?;
-    let note =
-        |about: &str, says: String, remedy: String| Finding { about: about.to_owned(), verdict: Verdict::Note, says, remedy };
     examine(&arguments.target, &Request::Doctor, common, |process, diagnosis| {
         let is_of_process = |i: &&Image| (i.name.pid, i.name.start_time) == (process.is.pid, process.is.start_time);
         let own: Vec<Image> = images.iter().filter(is_of_process).cloned().collect();
         let found = &mut diagnosis.findings;
         // A plugin with a run time of its own, or another version of ringtrace.
         if own.iter().filter(|i| i.connect().is_ok()).count() > 1 {
-            let says = "it has more than one copy of ringtrace; each lists its own tracepoints";
-            found.push(note(
-                "process",
-                says.to_owned(),
-                "cargo tree --duplicates; shared objects have copies of their own".to_owned(),
-            ));
+            let says = "it has more than one copy of ringtrace; each lists its own tracepoints".to_owned();
+            let remedy = "cargo tree --duplicates; shared objects have copies of their own".to_owned();
+            found.push(finding("process", Verdict::Note, says, remedy));
         }
+        let Status { sessions, .. } = process.demand(&Request::Status)?;
+        found.extend(sessions.iter().filter_map(heaviest));
         for session in super::recover::left(&own) {
             let says =
                 format!("its consumer was killed, or its trace could not be written: rings are kept in {}", session.display());
             let about = format!("session {}", session.file_name().unwrap_or_default().to_string_lossy());
-            found.push(note(&about, says, format!("ringtrace recover {}", session.display())));
+            // It is not well then, whatever the program knows.
+            found.retain(|f| f.about != about || f.verdict != Verdict::Good);
+            found.push(finding(&about, Verdict::Note, says, format!("ringtrace recover {}", session.display())));
         }
         Ok(())
     })

@@ -21,6 +21,7 @@ mod target;
 pub(crate) mod text;
 mod trigger;
 mod watch;
+mod written;
 
 use crate::Outcome;
 use crate::common::Common;

@@ -2,6 +2,7 @@
 
 use crate::attach::{self, NamedProbe};
 use crate::catalogue::{self, NamedDump};
+use crate::module::Module;
 use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
@@ -21,8 +22,12 @@ const NAMED: usize = 20;
 struct Findings(Vec<Finding>);
 
 impl Findings {
+    /// Adds a finding. One that says what another said of the same thing is that one.
     fn add(&mut self, verdict: Verdict, about: &str, says: impl Into<String>, remedy: impl Into<String>) {
-        self.0.push(Finding { about: about.to_owned(), verdict, says: says.into(), remedy: remedy.into() });
+        let (says, remedy) = (says.into(), remedy.into());
+        if !self.0.iter().any(|known| known.about == about && known.says == says) {
+            self.0.push(Finding { about: about.to_owned(), verdict, says, remedy });
+        }
     }
 
     fn good(&mut self, about: &str, says: impl Into<String>) {
@@ -30,55 +35,90 @@ impl Findings {
     }
 }
 
-/// Examines an event. Returns its probe too, where its hits are worth counting.
-pub(super) fn why(event: &str) -> (Option<&'static NamedProbe>, Diagnosis) {
+/// Examines an event, or those of a traced function. Returns the probes too whose hits are worth counting.
+pub(super) fn why(event: &str) -> (Vec<&'static NamedProbe>, Diagnosis) {
     let mut found = Findings::default();
-    let probe = examine(event, &mut found);
-    (probe, Diagnosis { event: probe.map(|probe| probe.name.clone()), findings: found.0 })
+    let probes = examine(event, &mut found);
+    let events = probes.iter().map(|probe| probe.name.clone()).collect();
+    (probes, Diagnosis { events, findings: found.0 })
 }
 
-fn examine(event: &str, found: &mut Findings) -> Option<&'static NamedProbe> {
-    let named = match registry::find(&Glob::new(event), attach::probes(), |p| p.name.clone()) {
-        Match::Some(probes) if probes.len() == 1 || Glob::new(event).is_exact() => probes[0],
+fn examine(event: &str, found: &mut Findings) -> Vec<&'static NamedProbe> {
+    match registry::find(&Glob::new(event), attach::probes(), |p| p.name.clone()) {
+        Match::Some(probes) if probes.len() == 1 || Glob::new(event).is_exact() => {
+            let probe = probes[0];
+            found.good("tracepoint", format!("{} is declared at {}", probe.tracepoint.name, probe.tracepoint.location));
+            if of_one(probe, &probe.name, found) { vec![probe] } else { Vec::new() }
+        }
         Match::Some(probes) => {
             let names: Vec<&str> = probes.iter().map(|p| p.name.as_str()).take(NAMED).collect();
             found.add(Verdict::Bad, "name", format!("`{event}` matches {} events", probes.len()), "ask for one of them");
             names.into_iter().for_each(|name| found.add(Verdict::Note, "name", name, ""));
-            return None;
+            Vec::new()
         }
         Match::Ambiguous { candidates } => {
             let says = format!("`{event}` is the end of more than one name: {}", registry::some_of(&candidates));
             found.add(Verdict::Bad, "name", says, "give the whole name");
-            return None;
+            Vec::new()
         }
         Match::NoneByGlob | Match::NoneByName { .. } => {
-            no_probe(event, found);
-            return None;
+            let Some((name, mut probes)) = of_function(event) else {
+                no_probe(event, found);
+                return Vec::new();
+            };
+            let events: Vec<&str> = probes.iter().map(|p| p.name.as_str()).collect();
+            let tracepoint = probes[0].tracepoint;
+            found.good("function", format!("{name} is traced, at {}; its events are {}", tracepoint.location, events.join(", ")));
+            probes.retain(|probe| of_one(probe, &name, found));
+            probes
         }
-    };
+    }
+}
+
+/// The whole name of a traced function or span, and its events, where a rule would take them by this name.
+fn of_function(name: &str) -> Option<(String, Vec<&'static NamedProbe>)> {
+    let mut rule =
+        Rule::parse_all(name, false).ok().filter(|rules| rules.len() == 1 && rules[0].text == rules[0].glob.as_str())?.pop()?;
+    attach::resolve(&mut rule, &mut Vec::new()).ok()?;
+    let probes: Vec<&NamedProbe> = attach::probes().filter(|p| rule.matches(p.probe, &p.name)).collect();
+    let name = probes.iter().find_map(|probe| probe.name.strip_suffix("::entry"))?.to_owned();
+    Some((name, probes))
+}
+
+/// Examines an event, which rules take by the name `by`. Returns whether its hits are worth counting.
+fn of_one(named: &'static NamedProbe, by: &str, found: &mut Findings) -> bool {
     let probe = named.probe;
-    let tracepoint = named.tracepoint;
-    found.good("tracepoint", format!("{} is declared at {}", tracepoint.name, tracepoint.location));
     found.good("probe", format!("{} is linked, from {}, at level {}", named.name, probe.location, probe.level));
     if let Some((first, second)) = catalogue::twins().into_iter().find(|(first, _)| first.name == named.name) {
         let says = format!("two probes are called {}, at {} and {}", first.name, first.probe.location, second.probe.location);
         found.add(Verdict::Note, "probe", says, "give one of them `name = \"…\"`");
     }
     if probe.panics.load(Ordering::Relaxed) > 0 {
-        let remedy = "mend the probe, and start the program again";
-        found.add(Verdict::Bad, "probe", "it panicked, and is detached for good", remedy);
-        return None;
+        found.add(Verdict::Bad, "probe", format!("{} panicked, and is detached", named.name), after_a_panic(named));
+        return false;
     }
     if probe.class.is_none() {
         found.add(Verdict::Note, "probe", "it returns `()`: it acts, and records no event", "");
     }
     let sessions = attach::sessions();
     if sessions.is_empty() {
-        let remedy = format!("ringtrace record '{}'", named.name);
+        let remedy = format!("ringtrace record '{by}'");
         found.add(Verdict::Bad, "sessions", "there is no session, so nothing is recorded", remedy);
     }
-    sessions.iter().for_each(|session| in_session(session, named, found));
-    Some(named).filter(|_| probe.class.is_some())
+    sessions.iter().for_each(|session| in_session(session, named, by, found));
+    probe.class.is_some()
+}
+
+/// What to do about a probe that panicked. A module's is attached again when that is loaded anew.
+fn after_a_panic(named: &NamedProbe) -> String {
+    match Module::loaded().iter().find(|module| module.probes().contains(&named.name)) {
+        Some(module) => format!(
+            "fix the probe and build the module again, then `ringtrace module unload {}` and `ringtrace module load {}`",
+            module.name(),
+            module.path().display()
+        ),
+        None => "fix the probe and restart the program".to_owned(),
+    }
 }
 
 fn no_probe(event: &str, found: &mut Findings) {
@@ -138,7 +178,7 @@ fn state_dump(dump: &NamedDump, found: &mut Findings) {
 /// Of a session.
 const NO_RULES: &str = "it has no rules, or their time (`for`) is over";
 
-fn in_session(session: &Recording, named: &NamedProbe, found: &mut Findings) {
+fn in_session(session: &Recording, named: &NamedProbe, by: &str, found: &mut Findings) {
     let name = &session.name;
     let about = format!("session {name}");
     let (decides, gated) = session.with_rules(|rules| {
@@ -149,7 +189,7 @@ fn in_session(session: &Recording, named: &NamedProbe, found: &mut Findings) {
     match (decides, gated) {
         (Some(rule), _) if rule.excludes => {
             let says = format!("the rule `{rule}` leaves it out");
-            found.add(Verdict::Bad, &about, says, format!("ringtrace enable -s {name} '{}'", named.name));
+            found.add(Verdict::Bad, &about, says, format!("ringtrace enable -s {name} '{by}'"));
         }
         (Some(rule), _) => recorded(session, named, &rule, &about, found),
         (None, Some(rule)) => {
@@ -158,7 +198,7 @@ fn in_session(session: &Recording, named: &NamedProbe, found: &mut Findings) {
             found.add(Verdict::Bad, &about, says, remedy);
         }
         (None, None) => {
-            let remedy = format!("ringtrace enable -s {name} '{}'", named.name);
+            let remedy = format!("ringtrace enable -s {name} '{by}'");
             let says = if session.rules().is_empty() { NO_RULES } else { "none of its rules matches" };
             found.add(Verdict::Note, &about, says, remedy);
         }
@@ -167,8 +207,7 @@ fn in_session(session: &Recording, named: &NamedProbe, found: &mut Findings) {
 
 fn recorded(session: &Recording, named: &NamedProbe, rule: &Rule, about: &str, found: &mut Findings) {
     if let Some(failure) = session.failure() {
-        let remedy = format!("mend the cause, then `ringtrace session destroy -s {}` and make it anew", session.name);
-        return found.add(Verdict::Bad, about, failure.to_string(), remedy);
+        return found.add(Verdict::Bad, about, failure.to_string(), after_a_failure(session));
     }
     if !session.is_recording() {
         let remedy = format!("ringtrace session start {}", session.name);
@@ -216,12 +255,16 @@ pub(super) fn add_hits(found: &mut Diagnosis, hits: &Hits) {
     for hit in &hits.hits {
         let seconds = hits.ns as f64 / 1e9;
         if hit.count == 0 {
-            let says = format!("its tracepoint did not make an event within {seconds:.1} s");
+            let says = match hits.hits.len() {
+                1 => format!("its tracepoint did not make an event within {seconds:.1} s"),
+                _ => format!("no {} within {seconds:.1} s", hit.name),
+            };
             let remedy = "is that code reached? does the probe return `None`? watch for longer with --for";
             findings.add(Verdict::Bad, "hits", says, remedy);
         } else {
             let last = hit.last_ns.unwrap_or(0) as f64 / 1e6;
-            findings.good("hits", format!("{} events within {seconds:.1} s, the last {last:.1} ms ago", hit.count));
+            let what = if hits.hits.len() == 1 { "events" } else { &*hit.name };
+            findings.good("hits", format!("{} {what} within {seconds:.1} s, the last {last:.1} ms ago", hit.count));
         }
     }
     found.findings = findings.0;
@@ -263,24 +306,31 @@ pub(super) fn doctor() -> Diagnosis {
     if sessions.is_empty() {
         found.add(Verdict::Note, "sessions", "none", "ringtrace record '*'");
     }
-    for session in sessions.iter() {
-        let about = format!("session {}", session.name);
-        if let Some(failure) = session.failure() {
-            found.add(Verdict::Bad, &about, failure.to_string(), "mend the cause, and make it anew");
+    sessions.iter().for_each(|session| of_session(session, &mut found));
+    Diagnosis { events: Vec::new(), findings: found.0 }
+}
+
+fn after_a_failure(session: &Recording) -> String {
+    format!("fix the cause, then `ringtrace session destroy {}` and create it again", session.name)
+}
+
+/// One verdict, and notes of what it lost and found questionable.
+fn of_session(session: &Recording, found: &mut Findings) {
+    let about = format!("session {}", session.name);
+    let probes = attach::probes().filter(|p| session.wants(p)).count();
+    match session.failure() {
+        Some(failure) => found.add(Verdict::Bad, &about, failure.to_string(), after_a_failure(session)),
+        None if !session.is_recording() => {
+            found.add(Verdict::Note, &about, "stopped", format!("ringtrace session start {}", session.name));
         }
-        let probes = attach::probes().filter(|p| session.wants(p)).count();
-        match (session.is_recording(), probes) {
-            (false, _) => found.add(Verdict::Note, &about, "stopped", format!("ringtrace session start {}", session.name)),
-            (true, 0) if session.rules().is_empty() => {
-                found.add(Verdict::Note, &about, NO_RULES, format!("ringtrace enable -s {} '*'", session.name));
-            }
-            (true, 0) => found.add(Verdict::Bad, &about, "its rules match no probe", "`ringtrace list` shows all"),
-            (true, probes) => found.good(&about, format!("records the events of {probes} probes")),
+        None if probes > 0 => found.good(&about, format!("records the events of {probes} probes")),
+        None if session.rules().is_empty() => {
+            found.add(Verdict::Note, &about, NO_RULES, format!("ringtrace enable -s {} '*'", session.name));
         }
-        lock(&session.warnings).iter().for_each(|warning| found.add(Verdict::Note, &about, warning, ""));
-        losses(session, &about, &mut found);
+        None => found.add(Verdict::Bad, &about, "its rules match no probe", "`ringtrace list` shows all"),
     }
-    Diagnosis { event: None, findings: found.0 }
+    lock(&session.warnings).iter().for_each(|warning| found.add(Verdict::Note, &about, warning, ""));
+    losses(session, &about, found);
 }
 
 fn registered(found: &mut Findings) {
@@ -310,7 +360,7 @@ fn registered(found: &mut Findings) {
     }
     for named in attach::probes().filter(|p| p.probe.panics.load(Ordering::Relaxed) > 0) {
         let says = format!("{} ({}) panicked and is detached", named.name, named.probe.location);
-        found.add(Verdict::Bad, "probes", says, "mend it, and start the program again");
+        found.add(Verdict::Bad, "probes", says, after_a_panic(named));
     }
 }
 

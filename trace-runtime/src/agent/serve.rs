@@ -7,7 +7,7 @@ use super::describe;
 use super::diagnose;
 use super::hits::Watched;
 use super::modules;
-use crate::attach::{self, NamedProbe};
+use crate::attach;
 use crate::builder::{Builder, Clock};
 use crate::consumer;
 use crate::context::Context;
@@ -253,14 +253,16 @@ impl Sessions {
     }
 
     fn why(&self, event: &str, time: Duration) -> Reply {
-        let (probe, found): (Option<&'static NamedProbe>, Diagnosis) = diagnose::why(event);
-        match probe.map(|probe| Watched::of(std::iter::once(probe))) {
-            None => Reply::Now(value(&found)),
-            Some(Ok(watched)) => {
+        let (probes, found) = diagnose::why(event);
+        if probes.is_empty() {
+            return Reply::Now(value(&found));
+        }
+        match Watched::of(probes.into_iter()) {
+            Ok(watched) => {
                 let until = watched.begun() + time;
                 Reply::Later(Waiting::Why(watched, until, found))
             }
-            Some(Err(error)) => Reply::Now(Err(refusal(&error))),
+            Err(error) => Reply::Now(Err(refusal(&error))),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::attach::{self, NamedProbe, probes};
 use crate::condition::{self, Progress};
 use crate::error::{Error, Result};
 use crate::process;
-use crate::rule::{Placed, Rule};
+use crate::rule::{self, Placed, Rule};
 use std::ops::Range;
 use std::sync::Arc;
 use trace_filter::Key as Path;
@@ -29,6 +29,7 @@ pub(super) struct Spec {
     pub(super) by: Vec<Placed<Path>>,
 }
 
+const ONE: &str = "take both by a pattern, or count the other one by itself; what may follow `;` is what is left out: `!GLOB` or `!GLOB level L`";
 const EXAMPLE: &str = "such as `storage:*`, `storage:* by reason` or `storage:read.bytes by table if bytes > 0`";
 
 impl Spec {
@@ -44,15 +45,18 @@ impl Spec {
         // Spaces in the place of what is not a rule's: what is wrong with the rule is found where it stands.
         let blank = |range: Range<usize>| " ".repeat(range.len());
         let rule_text = format!("{}{}{}{}", blank(0..begin), &text[name.clone()], blank(name.end..rest), &text[rest..]);
+        // Looked for first: a second event with a field or keys of its own is no rule, and `by` would be blamed.
+        if let Some(second) = rule::split(&rule_text).into_iter().skip(1).find(|span| !text[span.clone()].starts_with('!')) {
+            return Err(Error::rule(text, second, "one rule is counted at a time", ONE));
+        }
         let mut rules = Rule::parse_all(&rule_text, false).map_err(|e| e.shifted(text, 0))?;
         let mut rule = rules.remove(0);
         if rule.excludes {
             let remedy = "begin with what it takes; what is left out of that comes behind: `storage:*; !storage:noise`";
             return Err(Error::rule(text, begin..end, "an aggregation of what is left out", remedy));
         }
-        if rules.iter().any(|r| !r.excludes || r.lifetime.is_some()) {
-            let remedy = "take both by a pattern, or start another one; what is left out is `!GLOB` or `!GLOB level L`";
-            return Err(Error::rule(text, 0..text.len(), "an aggregation is of one rule, and what is left out of it", remedy));
+        if rules.iter().any(|r| r.lifetime.is_some()) {
+            return Err(Error::rule(text, 0..text.len(), "an aggregation is of one rule, and what is left out of it", ONE));
         }
         rule.text = text.trim().to_owned();
         for rule in std::iter::once(&mut rule).chain(&mut rules) {
