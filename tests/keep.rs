@@ -81,6 +81,8 @@ fn a_snapshot_has_slow_requests_alone_with_all_their_events() {
     assert_eq!((receipt.not_kept, told(&contents, "events")), (996 * 5, 996 * 5));
     assert_eq!((receipt.events, receipt.keys_gone, receipt.lost), (4 * 5 + 10, 0, 0));
     assert_eq!(receipt.rings.iter().map(|ring| ring.events).sum::<u64>(), receipt.events);
+    // Bytes of what is in it, and not of what was looked at: a record has 16 at least, and fewer than 64.
+    assert!((receipt.events * 16..receipt.events * 64).contains(&receipt.bytes), "{}", receipt.bytes);
     let state = session.triggers().remove(0);
     assert_eq!((state.name.as_str(), state.fired, state.lost), ("slow", 4, 0));
     // A snapshot decides nothing for the next one: this request became interesting later.

@@ -183,6 +183,8 @@ impl Kept {
 pub(crate) struct Tally {
     /// Events left out of each stream.
     pub(crate) left_out: BTreeMap<StreamId, u64>,
+    /// Bytes of their records.
+    pub(crate) left_out_bytes: u64,
     /// Keys that were kept and found: of which field, and which.
     found: HashSet<(usize, u64)>,
     /// Keys that were marked.
@@ -275,6 +277,8 @@ impl Sieve {
             // A snapshot leaves the rings as they are: the same events will be decided again.
             Some(tally) => {
                 *tally.left_out.entry(packet.stream).or_default() += left_out;
+                let kept: usize = runs.iter().map(|run| run.bytes.len()).sum();
+                tally.left_out_bytes += (packet.content.len() - kept) as u64;
                 tally.marked = fields.iter().map(|keys| keys.marked.all.len()).sum();
             }
         }

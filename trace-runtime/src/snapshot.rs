@@ -194,7 +194,7 @@ impl Recording {
             events,
             state_events: events - rings.iter().map(|ring| ring.events).sum::<u64>(),
             is_state_late,
-            bytes: transfer.bytes,
+            bytes: transfer.bytes - tally.left_out_bytes,
             overwritten,
             lost: transfer.told().values().map(|told| told.discarded).sum(),
             not_kept,
