@@ -198,12 +198,18 @@ fn an_event_is_shown_as_the_command_shows_it() {
 #[test]
 fn a_failing_test_shows_its_events() {
     if std::env::var_os("RINGTRACE_TEST_CHILD").is_some() {
-        let events = test::record("testing:opened", || opened(42));
+        let events = test::record("testing:opened; nothing:*", || (0..100).for_each(opened));
         assert_eq!(events.len(), 2);
     }
     let mut child = std::process::Command::new(std::env::current_exe().expect("a path"));
     let child = child.args(["a_failing_test_shows_its_events", "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", "1");
     let output = child.output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.contains("info testing:opened number=42"), "{text}");
+    assert!(!output.status.success() && text.contains("the test recorded 100 events:"), "{text}");
+    // What may be the reason comes first, then the last events, and how many there are besides.
+    let shown: Vec<&str> = text.lines().filter(|line| line.contains("info testing:opened number=")).collect();
+    assert!(shown.len() == 20 && shown[19].contains("number=99 "), "{text}");
+    let at = |phrase: &str| text.find(phrase).unwrap_or_else(|| panic!("no {phrase} in {text}"));
+    assert!(at("`nothing:*` matches no probe") < at("… 80 events before these"), "{text}");
+    assert!(at("… 80 events before these") < at("number=80 "), "{text}");
 }

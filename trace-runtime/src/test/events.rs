@@ -123,7 +123,7 @@ impl fmt::Display for Event {
 
 /// What a piece of code recorded, in the order in which it did.
 ///
-/// If a test panics that has them, they are printed.
+/// If a test panics that has them, the last of them are printed, behind what was questionable about the rules.
 #[derive(Debug)]
 pub struct Events {
     events: Vec<Event>,
@@ -235,17 +235,47 @@ impl<'e> IntoIterator for &'e Events {
     }
 }
 
-/// An event in each line, and what is missing.
+/// What is questionable or missing, and an event in each line.
 impl fmt::Display for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first = self.events.first().map_or(0, |event| event.time_ns);
-        for event in &self.events {
-            writeln!(f, "{:>12} ns  {event}  [vtid {}]", event.time_ns.saturating_sub(first), event.tid)?;
-        }
+        self.show(usize::MAX, f)
+    }
+}
+
+/// How many events a test that fails prints.
+const SHOWN: usize = 20;
+
+impl Events {
+    /// Shows the last events, at most so many.
+    fn show(&self, most: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // First, since it may be the reason why events are missed.
+        self.warnings.iter().try_for_each(|warning| writeln!(f, "warning: {warning}"))?;
         if self.lost > 0 {
             writeln!(f, "lost: {}", self.lost)?;
         }
-        self.warnings.iter().try_for_each(|warning| writeln!(f, "warning: {warning}"))
+        let first = self.events.first().map_or(0, |event| event.time_ns);
+        let left_out = self.events.len().saturating_sub(most);
+        if left_out > 0 {
+            writeln!(f, "… {left_out} events before these; print the `Events`, or a part of them, to see all")?;
+        }
+        for event in &self.events[left_out..] {
+            writeln!(f, "{:>12} ns  {event}  [vtid {}]", event.time_ns.saturating_sub(first), event.tid)?;
+        }
+        Ok(())
+    }
+}
+
+/// As a test that fails shows them.
+struct Failed<'e>(&'e Events);
+
+impl fmt::Display for Failed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            0 => writeln!(f, "the test recorded no event")?,
+            1 => writeln!(f, "the test recorded 1 event:")?,
+            n => writeln!(f, "the test recorded {n} events:")?,
+        }
+        self.0.show(SHOWN, f)
     }
 }
 
@@ -253,11 +283,7 @@ impl Drop for Events {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Not to where output of tests is captured only if it is written by `print!`.
-            match self.events.len() {
-                0 => eprintln!("the test recorded no event\n{self}"),
-                1 => eprintln!("the test recorded 1 event:\n{self}"),
-                n => eprintln!("the test recorded {n} events:\n{self}"),
-            }
+            eprintln!("{}", Failed(self));
         }
     }
 }
