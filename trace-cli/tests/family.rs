@@ -112,6 +112,13 @@ fn record_follows_children() {
     follow_children(&[], "300 more events");
 }
 
+#[test]
+fn record_follows_children_whose_rings_are_on_disk() {
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    follow_children(&["--rings", disk.path().to_str().expect("text")], "300 more events");
+    assert_eq!(std::fs::read_dir(disk.path().join("ringtrace")).expect("it").count(), 0, "something was left");
+}
+
 /// What is consumed by the command is complete whoever ends how.
 #[test]
 fn record_consumes_the_rings_of_children() {

@@ -219,13 +219,6 @@ fn another_process_consumes_and_outlives_the_program() {
         let line: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
         line
     };
-    let signal = |pid: u32, signal: i32| {
-        // SAFETY: a process of ours that has not been waited for.
-        #[expect(unsafe_code, reason = "kill(2)")]
-        unsafe {
-            libc::kill(pid as i32, signal)
-        };
-    };
     // More than the rings hold: they are consumed while it records.
     let first = recording("first", &["-m", "1M"]);
     for _ in 0..20 {
@@ -274,6 +267,88 @@ fn another_process_consumes_and_outlives_the_program() {
     let line = ended(last);
     assert_eq!((&line["ended"], line["recorded"]["events"].as_u64()), (&true.into(), Some(10_000)), "{line}");
     assert_eq!(numbers(&place, "last"), (20_514..25_514).collect::<Vec<_>>());
+}
+
+fn signal(pid: u32, signal: i32) {
+    // SAFETY: a process of ours that has not been waited for.
+    #[expect(unsafe_code, reason = "kill(2)")]
+    unsafe {
+        libc::kill(pid as i32, signal)
+    };
+}
+
+/// A recording of `counted` that has begun, and the program has fired 100 events since.
+fn begun(place: &Place, program: &mut Program, trace: &str, more: &[&str]) -> std::process::Child {
+    let mut command = place.ringtrace(&[&["record", "counted", "-m", "4M", "-o", trace][..], more].concat());
+    let recording = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // The agent has answered the command when it answers somebody after it.
+    eventually("it records", || place.succeed(&["session", "show"]).contains(trace));
+    eventually("it is written", || place.here().join(trace).join("metadata").exists());
+    program.tell("count 100");
+    recording
+}
+
+#[test]
+fn a_recording_of_a_program_that_is_stopped_ends_in_time() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    for (trace, more) in [("inside", &["--for", "3s"][..]), ("outside", &["--for", "3s", "--external"])] {
+        let recording = begun(&place, &mut program, trace, more);
+        signal(program.pid(), libc::SIGSTOP);
+        let output = recording.wait_with_output().expect("it ends");
+        signal(program.pid(), libc::SIGCONT);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.code() == Some(3) && out.contains("the process does not answer"), "{trace}: {out}{err}");
+        assert!(err.contains("is it stopped? Its session ends when it goes on"), "{trace}: {err}");
+        assert!(err.contains("`ringtrace recover /"), "{trace}: {err}");
+        eventually("the session ends", || place.json(&["ps"])[0]["process"]["sessions"] == serde_json::json!([]));
+        assert_eq!(numbers(&place, trace).len(), 100, "{trace}");
+    }
+}
+
+#[test]
+fn a_second_interrupt_does_not_take_the_summary() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    let recording = begun(&place, &mut program, "twice", &[]);
+    // So that its end takes a while.
+    signal(program.pid(), libc::SIGSTOP);
+    [libc::SIGINT, libc::SIGTERM].into_iter().for_each(|number| signal(recording.id(), number));
+    let output = recording.wait_with_output().expect("it ends");
+    signal(program.pid(), libc::SIGCONT);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.code() == Some(3) && out.contains("/twice; "), "{out}{err}");
+    assert!(err.contains("the recording is ending") && err.contains("a third interrupt abandons that"), "{err}");
+    // The third does.
+    let recording = begun(&place, &mut program, "thrice", &[]);
+    signal(program.pid(), libc::SIGSTOP);
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().for_each(|number| signal(recording.id(), number));
+    let output = recording.wait_with_output().expect("it ends");
+    signal(program.pid(), libc::SIGCONT);
+    let by = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert!(by.is_some() && output.stdout.is_empty(), "{output:?}");
+}
+
+/// What cannot be written is kept, and the command says where and what to do.
+#[test]
+fn another_process_that_finds_no_room_says_what_is_left() {
+    let place = Place::new();
+    let mut program = Program::start(&place, PROGRAM);
+    let words = place.ringtrace(&["record", "counted", "--external", "-m", "16M", "-o", "full"]);
+    let mut small = place.command("bash");
+    small.args(["-c", "ulimit -f 64 && exec \"$0\" \"$@\""]).arg(words.get_program()).args(words.get_args());
+    let recording = small.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    eventually("it records", || place.here().join("full/metadata").exists());
+    program.tell("count 20000");
+    let output = recording.wait_with_output().expect("it ends");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.code() == Some(3) && out.contains("the rest waits in the rings"), "{out}{err}");
+    assert!(!out.contains("all that it committed") && err.matches("RLIMIT_FSIZE").count() == 1, "{out}{err}");
+    let (_, rings) = err.split_once("`ringtrace recover ").expect(&err);
+    let rings = rings.split_once('`').expect(&err).0;
+    eventually("the session has ended", || place.run(&["recover", rings]).status.success());
+    assert!(numbers(&place, "full").into_iter().eq(0..20_000));
+    program.end();
 }
 
 fn images(place: &Place) -> Vec<trace_control::place::Image> {

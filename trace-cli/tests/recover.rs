@@ -85,8 +85,8 @@ fn a_recovery_without_room_says_that_nothing_is_lost_and_is_repeated() {
     small.args(["-c", "ulimit -f 4 && exec \"$0\" \"$@\""]).arg(words.get_program()).args(words.get_args());
     let output = small.output().expect("it starts");
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.matches("File too large").count() == 1, "{said}");
-    assert!(said.contains("nothing is lost") && said.contains("--output DIR") && !said.contains("new session"), "{said}");
+    assert!(output.status.code() == Some(1) && said.matches("RLIMIT_FSIZE").count() == 1, "{said}");
+    assert!(said.contains("is not lost") && said.contains("--output DIR") && !said.contains("new session"), "{said}");
     // What is to be run again is said as it is run.
     let (_, again) = said.split_once("`ringtrace recover ").expect(&said);
     let rings = again.split_once('`').expect(&said).0;

@@ -277,7 +277,9 @@ impl Delivery {
     /// An error ends the recording: it is kept for whoever asks, and the output gets nothing more.
     fn attempt(&mut self, work: impl FnOnce(&mut Delivery) -> Result<Round>) -> Round {
         work(self).unwrap_or_else(|error| {
-            report::say(format_args!("{error}"));
+            if !self.transfer.is_foreign {
+                report::say(format_args!("{error}")); // elsewhere, whoever consumes asks for it
+            }
             let _ = self.failure.set(error);
             let _ = self.transfer.sink.flush();
             Round::default()

@@ -52,8 +52,8 @@ pub(crate) enum Kind {
     )]
     Output { path: PathBuf, cause: io::Error },
     #[error(
-        "{} cannot be written: {}; nothing is lost: what the trace lacks stays in {place}; make room, then run `ringtrace recover \
-         {place}` again, or have the trace built elsewhere with --output DIR", .path.display(), Chain(.cause), place = .rings.display()
+        "{} cannot be written: {}; what the trace lacks is not lost, it stays in {place}: make room and run `ringtrace recover \
+         {place}`, or give it --output DIR to have the trace built elsewhere", .path.display(), Chain(.cause), place = .rings.display()
     )]
     Unrecovered { path: PathBuf, rings: PathBuf, cause: io::Error },
     #[error("tracing is off in this process: {0}")]
@@ -217,7 +217,9 @@ impl Error {
 
     /// The same failure of an output that was to get what the rings of the session in `rings` hold: that stays there.
     pub(crate) fn unrecovered(self, rings: &Path) -> Error {
-        let is_full = |cause: &io::Error| matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let is_full = |cause: &io::Error| {
+            matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+        };
         match *self.0 {
             Kind::Output { path, cause } => Kind::Unrecovered { path, rings: rings.to_owned(), cause }.into(),
             Kind::Io { path, cause, .. } if is_full(&cause) => Kind::Unrecovered { path, rings: rings.to_owned(), cause }.into(),

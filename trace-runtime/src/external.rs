@@ -27,6 +27,8 @@ pub struct Consumer {
     delivery: Delivery,
     classes: Classes,
     journal: File,
+    /// Of the session.
+    directory: PathBuf,
     /// Of the journal, for messages.
     path: PathBuf,
     /// Bytes of the journal that were read.
@@ -90,7 +92,8 @@ impl Consumer {
         };
         let classes = Classes::default();
         let delivery = Delivery::new(reader, schema.trace, false, sink, classes.clone()).of_another_process();
-        let mut consumer = Consumer { delivery, classes, journal, path, read: 0, described: HashSet::new(), holder };
+        let (directory, described) = (session.to_owned(), HashSet::new());
+        let mut consumer = Consumer { delivery, classes, journal, directory, path, read: 0, described, holder };
         consumer.describe()?;
         Ok(consumer)
     }
@@ -108,7 +111,7 @@ impl Consumer {
         let described: Vec<_> = new.iter().map(|class| (class.stream_id, class.id)).collect();
         if !new.is_empty() {
             lock(&self.classes).extend(new);
-            self.delivery.describe_first()?;
+            self.delivery.describe_first().map_err(|error| error.unrecovered(&self.directory))?;
         }
         self.described.extend(described);
         Ok(())
@@ -149,7 +152,7 @@ impl Consumer {
 
     fn delivered(&self, fullness: u32) -> Result<Delivered> {
         if let Some(failure) = self.delivery.failure() {
-            return Err(failure);
+            return Err(failure.unrecovered(&self.directory));
         }
         let delivery = &self.delivery;
         Ok(Delivered {

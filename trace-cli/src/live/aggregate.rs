@@ -117,6 +117,8 @@ struct At {
     time: Duration,
 }
 
+const ENDING: &str = "the last figures are being asked for; a third interrupt abandons that";
+
 /// So often the figures are asked for, so that a process that ends leaves fresh ones.
 const ASK: Duration = Duration::from_millis(100);
 /// So often a terminal shows them.
@@ -135,7 +137,7 @@ fn follow(
     };
     wanted.keys = options.keys;
     wanted.sensitive = options.sensitive;
-    let interrupted = interruption().map_err(Failure::Output)?;
+    let interrupted = interruption(ENDING).map_err(Failure::Output)?;
     let (name, pid) = (process.name(), process.is.pid);
     let begun: Aggregating = process.demand(&Request::Aggregate(wanted))?;
     let begin = Instant::now();

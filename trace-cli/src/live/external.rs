@@ -19,6 +19,8 @@ pub(super) struct External {
     pub(super) directory: PathBuf,
     delivered: Arc<Mutex<Delivered>>,
     is_over: Arc<AtomicBool>,
+    /// Whether nobody writes to the rings any more then.
+    is_quiet: Arc<AtomicBool>,
     thread: JoinHandle<Result<Delivered, Error>>,
 }
 
@@ -35,12 +37,13 @@ impl External {
             return Err(wrong("the rings have no name, so only the process itself can consume them".to_owned()));
         };
         let consumer = Consumer::open(&directory, output, &state.plan).map_err(|error| wrong(error.to_string()))?;
-        let (delivered, is_over) = (Arc::<Mutex<Delivered>>::default(), Arc::<AtomicBool>::default());
+        let delivered = Arc::<Mutex<Delivered>>::default();
+        let (is_over, is_quiet) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let thread = std::thread::spawn({
-            let (delivered, is_over) = (delivered.clone(), is_over.clone());
-            move || consume(consumer, &delivered, &is_over)
+            let (delivered, is_over, is_quiet) = (delivered.clone(), is_over.clone(), is_quiet.clone());
+            move || consume(consumer, &delivered, &is_over, &is_quiet)
         });
-        Ok(External { directory, delivered, is_over, thread })
+        Ok(External { directory, delivered, is_over, is_quiet, thread })
     }
 
     /// Says in a session's state what was delivered here.
@@ -48,9 +51,17 @@ impl External {
         fill(state, *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Delivers the rest. Nobody writes to the rings any more.
-    pub(super) fn end(self, state: &mut SessionState) -> Result<(), String> {
-        self.is_over.store(true, Ordering::Relaxed);
+    /// Whether it has given up: its trace cannot be written.
+    pub(super) fn has_failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Delivers the rest. `is_quiet`: nobody writes to the rings any more.
+    pub(super) fn end(self, state: &mut SessionState, is_quiet: bool) -> Result<(), String> {
+        self.tell(state);
+        self.is_quiet.store(is_quiet, Ordering::Relaxed);
+        // Release: pairs with the Acquire load in `consume`, which reads the other one then.
+        self.is_over.store(true, Ordering::Release);
         let done = self.thread.join().map_err(|_| "its consumer failed".to_owned())?;
         fill(state, done.map_err(|error| error.to_string())?);
         Ok(())
@@ -64,9 +75,14 @@ fn fill(state: &mut SessionState, delivered: Delivered) {
     state.lost = delivered.lost.into();
 }
 
-fn consume(mut consumer: Consumer, delivered: &Mutex<Delivered>, is_over: &AtomicBool) -> Result<Delivered, Error> {
+fn consume(
+    mut consumer: Consumer,
+    delivered: &Mutex<Delivered>,
+    is_over: &AtomicBool,
+    is_quiet: &AtomicBool,
+) -> Result<Delivered, Error> {
     let (mut interval, mut last_cut) = (SHORTEST, Instant::now());
-    while !is_over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Acquire) {
         let cut = last_cut.elapsed() >= PERIOD;
         if cut {
             last_cut = Instant::now();
@@ -81,5 +97,5 @@ fn consume(mut consumer: Consumer, delivered: &Mutex<Delivered>, is_over: &Atomi
         .clamp(SHORTEST, LONGEST);
         std::thread::sleep(interval);
     }
-    consumer.finish(true)
+    consumer.finish(is_quiet.load(Ordering::Relaxed))
 }

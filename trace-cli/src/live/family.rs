@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use trace_control::place::{Image, ImageName};
+use trace_control::place::ImageName;
 use trace_control::protocol::{Request, SessionName, SessionState, Status};
 use trace_runtime::recovery::Remains;
 
@@ -19,6 +19,8 @@ use crate::failure::{self, Failure};
 /// What is known of the children.
 pub(super) struct Family {
     target: Target,
+    /// Where the rings are kept, if that was said.
+    rings: Option<PathBuf>,
     /// Name of the session, the same in all.
     session: String,
     /// Traces of those with which it began.
@@ -27,9 +29,10 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn of(target: Target, recorded: &[Recorded]) -> Family {
+    pub(super) fn of(target: Target, rings: Option<PathBuf>, recorded: &[Recorded]) -> Family {
         Family {
             target,
+            rings,
             session: recorded.first().map(|r| r.state.name.clone()).unwrap_or_default(),
             roots: recorded.iter().map(|r| r.output.clone()).collect(),
             seen: recorded.iter().map(|r| r.process.image.name).collect(),
@@ -72,8 +75,11 @@ impl Family {
     }
 
     /// Delivers what children left that ended by a signal or `_exit`.
-    pub(super) fn end(self) -> Result<(), Failure> {
-        recover(&self.target, &self.session, &self.roots)
+    pub(super) fn end(self, recorded: &mut [Recorded]) -> Result<(), Failure> {
+        for (output, events) in recover(&self.target, self.rings.as_deref(), &self.session, &self.roots)? {
+            recorded.iter_mut().filter(|one| one.output == output).for_each(|one| one.recovered = Some(events));
+        }
+        Ok(())
     }
 
     fn is_of_root(&self, output: &Path) -> bool {
@@ -127,11 +133,23 @@ fn open(session: &Path) -> Result<Remains, trace_runtime::Error> {
     }
 }
 
-/// Delivers what ended children of a session left in their rings: those whose trace is one of `roots` with a number.
-pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Result<(), Failure> {
-    // A child may end before its agent has a socket.
-    let is_left = |image: &Image| image.is_gone() && image.sessions().iter().any(|s| s == session);
-    for image in target.images()?.into_iter().filter(is_left) {
+/// Delivers what ended children of a session left in their rings: those whose trace is one of `roots` with a number. `rings`: the
+/// directory that was given for them. Returns the traces, and how many events each got.
+pub(super) fn recover(
+    target: &Target,
+    rings: Option<&Path>,
+    session: &str,
+    roots: &[PathBuf],
+) -> Result<Vec<(PathBuf, u64)>, Failure> {
+    let mut images = target.images()?;
+    // Nothing was ever recorded there if it cannot be opened.
+    images.extend(rings.and_then(|rings| super::target::images_in(rings).ok()).unwrap_or_default());
+    let mut done = Vec::new();
+    for image in images {
+        // A child may end before its agent has a socket, and its rings may lie elsewhere than that.
+        if !image.is_gone() || image.remove_gone() || !image.sessions().iter().any(|s| s == session) {
+            continue;
+        }
         let remains = match open(&image.path.join(session)) {
             Ok(remains) => remains,
             Err(error) => {
@@ -151,11 +169,12 @@ pub(super) fn recover(target: &Target, session: &str, roots: &[PathBuf]) -> Resu
                     "child {}: {events} more events, which it left when it ended, in {path}",
                     image.name.pid
                 ));
+                done.push((recovered.path, events));
             }
             Err(error) => failure::error(format_args!("child {}: {error}", image.name.pid)),
         }
     }
-    Ok(())
+    Ok(done)
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub(super) struct Process {
 
 /// How long a process may take to say who it is, before it counts as stopped.
 const GREETING: Duration = Duration::from_millis(500);
+/// How long it may take to answer what is asked then.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Process {
     /// Connects to a process and asks who it is.
@@ -29,13 +31,21 @@ impl Process {
         client.set_patience(GREETING);
         client.set_longest_answer(LONGEST_GREETING);
         let is = client.ask(&Request::Hello)?;
-        client.set_patience(Duration::from_secs(5));
+        client.set_patience(PATIENCE);
         client.set_longest_answer(LONGEST_ANSWER);
         Ok(Process { image, is, client })
     }
 
     pub(super) fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
         self.client.ask(request)
+    }
+
+    /// Asks what needs no waiting in the process, of one that may be stopped.
+    pub(super) fn ask_in_passing<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
+        self.client.set_patience(GREETING);
+        let answer = self.client.ask(request);
+        self.client.set_patience(PATIENCE);
+        answer
     }
 
     /// Asks, and says which process an error comes from.
@@ -69,6 +79,11 @@ impl Process {
             io::ErrorKind::UnexpectedEof => image.is_gone(),
             _ => false,
         }
+    }
+
+    /// Whether an error says that the process did not answer in time.
+    pub(super) fn is_silent(error: &Error) -> bool {
+        matches!(error, Error::Lost(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
     }
 
     /// Its directory again: the process may have ended meanwhile.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use trace_control::Error;
 use trace_control::place::Image;
 use trace_control::protocol::{RefusalKind, Request, SessionName, SessionPlan, SessionState, Status};
@@ -22,6 +24,7 @@ use super::session::Options;
 use super::status::Count;
 use super::target::Target;
 use super::text::{self, Bytes, Rate, age};
+use super::written::Written;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -30,7 +33,8 @@ use crate::failure::{self, Failure};
 ///
 /// Recording ends with Ctrl-C, after --for or --size, when every process has ended, and when this command is killed. The trace
 /// is complete then, unless a process was killed: its last events lie in its rings, from where `ringtrace recover` adds them.
-/// With --external it is complete even so, unless this command is killed.
+/// With --external it is complete even so, unless this command is killed. A process that is stopped is not waited for: its session
+/// ends when it goes on. Interrupted again, the recording still ends; a third interrupt abandons what is not written yet.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Rules of what to record, such as 'storage:* level info'; several are separated by `;` or given as several arguments.
@@ -62,8 +66,11 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// So often it is looked how far the recording is.
+/// How often the recording's progress is polled.
 const LOOK: Duration = Duration::from_millis(100);
+
+const ENDING: &str = "the recording is ending, and its trace is being completed; a third interrupt abandons that, and \
+                      `ringtrace ps --dead` shows what is left then";
 
 /// A process that is recorded.
 pub(super) struct Recorded {
@@ -75,6 +82,12 @@ pub(super) struct Recorded {
     /// Consumes its rings here.
     external: Option<External>,
     is_external: bool,
+    /// Whether it did not answer when it was asked last: it may be stopped for a while, by a debugger for instance.
+    is_silent: bool,
+    /// Where the rings lie that have what could not be written here.
+    unwritten: Option<PathBuf>,
+    /// Events that were recovered, after it had ended, before this command did.
+    pub(super) recovered: Option<u64>,
     /// How many of its warnings were told when it began.
     told: usize,
 }
@@ -89,7 +102,7 @@ enum End {
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let interrupted = interruption().map_err(Failure::Output)?;
+    let interrupted = interruption(ENDING).map_err(Failure::Output)?;
     let processes = arguments.target.chosen()?;
     let outputs = arguments.options.outputs(arguments.session.as_deref().unwrap_or_default(), &processes)?;
     let mut recorded = Vec::new();
@@ -98,10 +111,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         recorded.push(begin(arguments, process, output)?);
     }
     let own = Target::clone(&arguments.target);
-    let mut family = arguments.options.follow.then(|| Family::of(own, &recorded));
+    let rings = super::session::absolute(&arguments.options.rings)?;
+    let mut family = arguments.options.follow.then(|| Family::of(own, rings, &recorded));
     let begun = Instant::now();
     let progress = progress(common);
-    while !interrupted.load(Ordering::Relaxed) && recorded.iter().any(|r| r.end.is_none()) {
+    while !interrupted.load(Ordering::Relaxed) && recorded.iter().any(Recorded::goes_on) {
         let left = arguments.time.map_or(LOOK, |time| time.saturating_sub(begun.elapsed()).min(LOOK));
         if left.is_zero() {
             break;
@@ -109,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         std::thread::sleep(left);
         recorded.iter_mut().for_each(Recorded::look);
         if let Some(family) = &mut family {
-            // Who looks for children first misses those of whom it finds ended then.
+            // After the look at those that are known: a child of one that ended just now is still found.
             family.look(&mut recorded, |process, output| begin(arguments, process, output))?;
         }
         if let Some(progress) = &progress {
@@ -124,21 +138,30 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     if let Some(progress) = &progress {
         progress.finish_and_clear();
     }
-    let outcome = end(recorded, common)?;
-    match family {
-        Some(family) => family.end().map(|()| outcome),
-        None => Ok(outcome),
-    }
+    let outcome = end(&mut recorded);
+    // Before anything is said of a child: its trace is whole then.
+    let children = family.map_or(Ok(()), |family| family.end(&mut recorded));
+    let outcome = tell(recorded, outcome, common)?;
+    children.map(|()| outcome)
 }
 
-/// Set when the command is to end. A second signal ends it at once.
-pub(super) fn interruption() -> io::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_default(signal, flag.clone())?;
-        signal_hook::flag::register(signal, flag.clone())?;
-    }
-    Ok(flag)
+/// Set by the first SIGINT, SIGTERM or SIGHUP, when the command is to end what it does. The second one is told what is still done, and
+/// the third abandons that.
+pub(super) fn interruption(ending: &'static str) -> io::Result<Arc<AtomicBool>> {
+    let is_set = Arc::new(AtomicBool::new(false));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let flag = is_set.clone();
+    std::thread::spawn(move || {
+        for (before, signal) in signals.forever().enumerate() {
+            match before {
+                0 => flag.store(true, Ordering::Relaxed),
+                1 => failure::note(format_args!("{ending}")),
+                // It ends the process; if that fails, the next one tries again.
+                _ => _ = emulate_default_handler(signal),
+            }
+        }
+    });
+    Ok(is_set)
 }
 
 fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result<Recorded, Failure> {
@@ -172,7 +195,8 @@ impl Recorded {
         let is_external = state.external;
         let external = is_external.then(|| External::begin(&process, &state, &output)).transpose()?;
         let told = state.warnings.len();
-        Ok(Recorded { process, output, state, end: None, external, is_external, told })
+        let (is_silent, unwritten, recovered) = (false, None, None);
+        Ok(Recorded { process, output, state, end: None, external, is_external, is_silent, unwritten, recovered, told })
     }
 
     /// Where its rings lie, if they were left.
@@ -180,12 +204,19 @@ impl Recorded {
         self.process.directory(&self.state).filter(|directory| directory.join("rings").exists())
     }
 
+    /// Whether there is something to record or to write still.
+    fn goes_on(&self) -> bool {
+        self.end.is_none() && !self.external.as_ref().is_some_and(External::has_failed)
+    }
+
     /// Looks how far it is.
     fn look(&mut self) {
         if self.end.is_some() {
             return;
         }
-        match self.process.ask::<Status>(&Request::Status) {
+        let status = self.process.ask_in_passing::<Status>(&Request::Status);
+        self.is_silent = status.as_ref().is_err_and(Process::is_silent);
+        match status {
             Ok(status) => match status.sessions.into_iter().find(|s| s.name == self.state.name) {
                 Some(state) => {
                     self.state = state;
@@ -195,7 +226,6 @@ impl Recorded {
                 }
                 None => self.end = Some(End::Session),
             },
-            // It may be stopped for a while, by a debugger for instance.
             Err(error) => self.end = Process::has_ended(&error).then_some(End::Process),
         }
     }
@@ -216,22 +246,26 @@ fn summary(recorded: &[Recorded], time: Duration) -> String {
 }
 
 /// Ends a recording whose rings are consumed here.
-fn end_external(one: &mut Recorded, external: External, outcome: Outcome) -> Outcome {
+fn end_external(one: &mut Recorded, external: External) {
     let name = SessionName { session: one.state.name.clone() };
-    if one.end.is_none() {
+    if one.end.is_none() && !one.is_silent {
         match one.process.ask(&Request::Stop(name.clone())) {
             Ok(state) => one.state = state,
             Err(error) if is_no_session(&error) => one.end = Some(End::Session),
             Err(error) if Process::has_ended(&error) => one.end = Some(End::Process),
-            Err(error) => failure::warning(format_args!("{}", one.process.failure(error))),
+            Err(error) => {
+                one.is_silent = Process::is_silent(&error);
+                failure::warning(format_args!("{}", one.process.failure(error)));
+            }
         }
     }
     let directory = external.directory.clone();
-    match external.end(&mut one.state) {
+    match external.end(&mut one.state, !one.is_silent) {
+        // Its session ends with the connection.
+        Ok(()) if one.is_silent => {}
         Ok(()) if one.end.is_none() => {
             // Everything is delivered: the rings go.
             let _ = one.process.ask::<SessionState>(&Request::Destroy(name));
-            outcome
         }
         Ok(()) => {
             let _ = std::fs::remove_dir_all(&directory);
@@ -241,11 +275,10 @@ fn end_external(one: &mut Recorded, external: External, outcome: Outcome) -> Out
                     let _ = std::fs::remove_dir(&image.path);
                 }
             }
-            outcome
         }
         Err(error) => {
-            failure::error(format_args!("{}: {error}; its rings are kept in {}", one.process.name(), directory.display()));
-            Outcome::Partial
+            failure::error(format_args!("{}: {error}", one.process.name()));
+            one.unwritten = Some(directory);
         }
     }
 }
@@ -254,17 +287,19 @@ fn is_no_session(error: &Error) -> bool {
     matches!(error, Error::Refused(refusal) if refusal.kind == RefusalKind::NoSession)
 }
 
-fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
+/// Ends the sessions.
+fn end(recorded: &mut [Recorded]) -> Outcome {
     let mut outcome = Outcome::Complete;
-    let mut out = text::out(common.json);
-    for mut one in recorded {
+    for one in recorded {
+        one.look();
         if let Some(external) = one.external.take() {
-            outcome = end_external(&mut one, external, outcome);
-        } else if one.end.is_none() {
+            end_external(one, external);
+        } else if one.end.is_none() && !one.is_silent {
             match one.process.ask(&Request::Destroy(SessionName { session: one.state.name.clone() })) {
                 Ok(state) => one.state = state,
                 Err(error) if is_no_session(&error) => one.end = Some(End::Session),
                 Err(error) if Process::has_ended(&error) => one.end = Some(End::Process),
+                Err(error) if Process::is_silent(&error) => one.is_silent = true,
                 Err(error) => {
                     failure::error(format_args!("{}", one.process.failure(error)));
                     if let Some(rings) = one.left() {
@@ -277,13 +312,29 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
                 }
             }
         }
-        let left = if one.end == Some(End::Process) && !one.is_external { one.left() } else { None };
+    }
+    outcome
+}
+
+/// Says what was recorded, what is missing and why.
+fn tell(recorded: Vec<Recorded>, mut outcome: Outcome, common: &Common) -> Result<Outcome, Failure> {
+    let mut out = text::out(common.json);
+    for mut one in recorded {
+        let is_left = one.is_silent || one.end == Some(End::Process) && !one.is_external;
+        let unwritten = one.unwritten.take();
+        let (is_written, left) = (unwritten.is_none(), unwritten.or_else(|| if is_left { one.left() } else { None }));
+        let recovered =
+            one.recovered.map(|events| format!("; the process has ended, and its last {events} events were recovered"));
         let note = match (one.end, one.is_external) {
+            _ if !is_written => "; the trace could not be written to its end, and the rest waits in the rings",
+            _ if one.is_silent && one.is_external => "; the process does not answer, and this is what it had committed",
+            _ if one.is_silent => "; the process does not answer: its session ends when it goes on",
             (None, _) => "",
             (Some(End::Process), true) => "; the process has ended, and this is all that it committed",
             (Some(End::Session), true) => "; another command ended the session, and this is all of it",
             (Some(End::Session), false) => "; another command ended the session, so there may be more in the trace",
             (Some(End::Process), false) if left.is_some() => "; the process has ended and left its last events in its rings",
+            (Some(End::Process), false) if recovered.is_some() => recovered.as_deref().unwrap_or_default(),
             (Some(End::Process), false) if one.state.rings.is_none() => {
                 "; the process has ended: if it was killed, its last events are lost, since its rings had no name"
             }
@@ -295,17 +346,29 @@ fn end(recorded: Vec<Recorded>, common: &Common) -> Result<Outcome, Failure> {
         } else {
             writeln!(out, "{}: {} in {}{note}", one.process.name(), Count(&one.state), one.output.display())?;
         }
-        if let Some(left) = left {
+        let name = one.process.name();
+        if !is_written {
+            outcome = Outcome::Partial; // why, and what to do, was said
+        } else if one.is_silent {
             outcome = Outcome::Partial;
-            let (name, left) = (one.process.name(), left.display());
+            let rest = if one.is_external { "what it records until then waits for" } else { "if it is killed instead, there is" };
+            let left = left.map_or_else(String::new, |left| format!("; {rest} `ringtrace recover {}`", left.display()));
+            failure::warning(format_args!("{name}: it does not answer; is it stopped? Its session ends when it goes on{left}"));
+        } else if let Some(left) = left {
+            outcome = Outcome::Partial;
+            let left = left.display();
             failure::warning(format_args!("{name}: the trace is not complete: `ringtrace recover {left}` adds the rest"));
         }
         for warning in one.state.warnings.iter().skip(one.told) {
-            failure::warning(format_args!("{}: {warning}", one.process.name()));
+            failure::warning(format_args!("{name}: {warning}"));
         }
         if one.state.lost.total > 0 {
-            let remedy = if one.state.lost.full > 0 { "; more memory (--memory) or fewer events would help" } else { "" };
-            failure::warning(format_args!("{}: {}{remedy}", one.process.name(), one.state.lost));
+            let heaviest = || Some(format!(": {}", Written::read(&one.output).ok()?.heaviest()?.1));
+            let remedy = match one.state.lost.full {
+                0 => String::new(),
+                _ => format!("; more memory (--memory) or fewer events would help{}", heaviest().unwrap_or_default()),
+            };
+            failure::warning(format_args!("{name}: {}{remedy}", one.state.lost));
         }
     }
     out.flush()?;

@@ -65,7 +65,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let pid = child.id();
     let code = signals.wait(child).map_err(|error| Failure::file(Path::new(program), error))?;
     if arguments.options.follow {
-        super::family::recover(&Target::default(), DEFAULT, std::slice::from_ref(&output))?;
+        let rings = super::session::absolute(&arguments.options.rings)?;
+        super::family::recover(&Target::default(), rings.as_deref(), DEFAULT, std::slice::from_ref(&output))?;
     }
     if common.json {
         let trace = (!arguments.print && output.exists()).then_some(&output);
