@@ -13,7 +13,7 @@ use common::{Place, text};
 use serde_json::{Value, json};
 use trace_control::protocol::{
     AggregateBucket, AggregateGroup, Aggregates, Aggregating, Changed, Diagnosis, Field, Finding, Firing, Firings, Hit, Hits,
-    Listing, Module, Modules, Probe, Process, Receipt, SessionState, StateDump, Status, Tracepoint, TriggerState, Triggered,
+    Listing, Module, Modules, Probe, Process, Receipt, SessionState, Snapshots, StateDump, Status, Tracepoint, TriggerState, Triggered,
     Verdict,
 };
 
@@ -104,6 +104,7 @@ fn answer(verb: &str) -> Value {
         rings: Some("/nowhere/r/rings".into()),
         warnings: some(),
         failure: Some("f".into()),
+        snapshots: Some(Snapshots { kept: 1, directory: "/nowhere/s".into() }),
         triggers: vec![TriggerState { name: "t".into(), trigger: "w".into(), last: Some(firing()), ..TriggerState::default() }],
         ..SessionState::default()
     };

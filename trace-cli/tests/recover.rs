@@ -187,6 +187,12 @@ fn a_flight_recorder_is_saved_while_it_records() {
     let receipt = &place.json(&["snapshot", "flight", "--keep", "1", "--last", "1h"])[0]["snapshot"];
     assert_eq!((receipt["events"].as_u64(), receipt["lost"].as_u64()), (Some(1000), Some(0)), "{receipt}");
     assert_eq!(std::fs::read_dir(place.here().join("flight.snapshots")).expect("it is there").count(), 1);
+    // How many there are, and where, is told as long as the session is.
+    let kept = format!("1 snapshot in {}", place.here().canonicalize().expect("a path").join("flight.snapshots").display());
+    for arguments in [&["status"][..], &["session", "show", "flight"], &["session", "destroy", "flight"]] {
+        let said = place.succeed(arguments);
+        assert!(said.contains(&kept), "{arguments:?}: {said}");
+    }
     program.end();
 }
 

@@ -168,7 +168,7 @@ fn run_passes_on_every_option_of_a_recording() {
             "64K",
         ],
     );
-    assert!(code == 0 && said.contains(" 0 lost in "), "{said}");
+    assert!(code == 0 && said.contains(" 0 lost in ") && said.contains("/flight; 1 snapshot in "), "{said}");
     let names = || std::fs::read_dir(place.here()).expect("it").flatten().map(|entry| entry.path());
     assert!(names().any(|path| path.extension().is_some_and(|e| e == "snapshots")), "{said}");
     let (code, said) = run(&place, &["counted", "-o", "cut", "-m", "4M", "--rotate", "1h", "--quota", "1G", "--clock", "os"]);

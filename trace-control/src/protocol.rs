@@ -505,6 +505,9 @@ pub struct SessionState {
     /// Recorded events that its trace did not get, since their keys were not kept.
     #[serde(default, skip_serializing_if = "NotKept::is_none")]
     pub not_kept: NotKept,
+    /// Its snapshots, if any was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<Snapshots>,
     /// Its triggers.
     #[serde(default)]
     pub triggers: Vec<TriggerState>,
@@ -514,6 +517,23 @@ pub struct SessionState {
     pub failure: Option<String>,
     /// What would make a session like this one, without a place for its trace.
     pub plan: SessionPlan,
+}
+
+/// The snapshots of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshots {
+    /// How many of them are kept.
+    pub kept: u64,
+    /// Where they lie.
+    pub directory: PathBuf,
+}
+
+/// `2 snapshots in service.snapshots`.
+impl fmt::Display for Snapshots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kept, directory } = self;
+        write!(f, "{kept} snapshot{} in {}", if *kept == 1 { "" } else { "s" }, directory.display())
+    }
 }
 
 /// Events lost, by cause.
@@ -556,7 +576,7 @@ impl fmt::Display for Losses {
             [(_, cause)] => write!(f, ": {cause}"),
             _ => causes.iter().enumerate().try_for_each(|(at, (count, cause))| {
                 let separator = if at == 0 { ": " } else { ", " };
-                write!(f, "{separator}{count} {cause}")
+                write!(f, "{separator}{cause} ({count})")
             }),
         }
     }
@@ -839,7 +859,7 @@ mod tests {
         let lost = |full, panicked| Losses { total: full + panicked, full, panicked, ..Losses::default() };
         assert_eq!(lost(0, 0).to_string(), "0 lost");
         assert_eq!(lost(205_247, 0).to_string(), "205247 lost: the rings were full");
-        let both = "7 lost: 5 the rings were full, 2 their probe panicked or ended its thread";
+        let both = "7 lost: the rings were full (5), their probe panicked or ended its thread (2)";
         assert_eq!(lost(5, 2).to_string(), both);
     }
 

@@ -225,7 +225,8 @@ extern "C" fn stop_all() {
         destroy(session, true);
         // A followed child without an event has no trace.
         if let Some(path) = session.announced_path().filter(|path| session.builder.heir.is_none() || path.exists()) {
-            report::say(format_args!("{} in {}", session.statistics(), path.display()));
+            let saved = session.saved().map_or_else(String::new, |saved| format!("; {saved}"));
+            report::say(format_args!("{} in {}{saved}", session.statistics(), path.display()));
         }
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct Recording {
     pub(crate) triggers: Mutex<Vec<Arc<Trigger>>>,
     /// Keys by which events are kept.
     pub(crate) kept: Arc<Kept>,
+    /// How many of its snapshots there are.
+    pub(crate) saved: AtomicU64,
     pub(crate) memory: u64,
     announced: bool,
     /// What it was made as.
@@ -190,6 +192,7 @@ impl Recording {
             retired: Mutex::default(),
             triggers: Mutex::default(),
             kept: Arc::default(),
+            saved: AtomicU64::new(0),
             memory,
             announced: builder.announced,
             builder: builder.clone(),

@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use trace_control::place::{self, ImageName};
+use trace_control::protocol::Snapshots;
 use trace_ctf::schema as ctf;
 use trace_registry::sync::{AtomicU64, Ordering};
 
@@ -204,11 +205,22 @@ impl Recording {
         drop(transfer);
         let path = unfinished.finish(&parent, wanted.reason)?;
         keep_newest(&parent, &path, wanted.keep, &Owner::own(self.process));
+        let kept = |saved: u64| Some((saved + 1).min(wanted.keep.max(1) as u64));
+        // Relaxed: a figure for people. It never fails.
+        let _ = self.saved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, kept);
         Ok(Receipt { path, ..receipt })
+    }
+
+    /// How many snapshots of it are kept, and where; `None`: none was taken.
+    pub(crate) fn saved(&self) -> Option<Snapshots> {
+        // Relaxed: as above.
+        let kept = self.saved.load(Ordering::Relaxed);
+        (kept > 0).then(|| Snapshots { kept, directory: self.snapshots.clone() })
     }
 }
 
-/// Where the snapshots of a session lie, beside its trace: an absolute path, since the program may go elsewhere.
+/// Where the snapshots of a session lie, beside its trace: an absolute path, since the program may go elsewhere. By the session's name,
+/// or the program's, whatever the trace is called: so those of earlier processes are found there, and only the newest of all are kept.
 pub(crate) fn directory_of(session: &str, trace: Option<&Path>) -> PathBuf {
     let program = process::session_name();
     let name = if session == crate::environment::SESSION_NAME { &program } else { session };

@@ -21,7 +21,7 @@ use super::external::External;
 use super::family::Family;
 use super::process::Process;
 use super::session::Options;
-use super::status::Count;
+use super::status::{Count, saved};
 use super::target::Target;
 use super::text::{self, Bytes, Rate, age};
 use super::written::Written;
@@ -344,7 +344,8 @@ fn tell(recorded: Vec<Recorded>, mut outcome: Outcome, common: &Common) -> Resul
             let ended = one.end == Some(End::Process);
             writeln!(out, "{}", json!({ "pid": one.process.is.pid, "ended": ended, "left": left, "recorded": one.state }))?;
         } else {
-            writeln!(out, "{}: {} in {}{note}", one.process.name(), Count(&one.state), one.output.display())?;
+            let saved = saved(&one.state);
+            writeln!(out, "{}: {} in {}{saved}{note}", one.process.name(), Count(&one.state), one.output.display())?;
         }
         let name = one.process.name();
         if !is_written {

@@ -264,8 +264,8 @@ fn report(process: &Process, state: &SessionState, done: &str, common: &Common) 
         write!(out, ", {}", status::Count(state))?;
     }
     match &state.output {
-        Some(output) => writeln!(out, ", in {}", output.display())?,
-        None => writeln!(out)?,
+        Some(output) => writeln!(out, ", in {}{}", output.display(), status::saved(state))?,
+        None => writeln!(out, "{}", status::saved(state))?,
     }
     if done == "created" {
         failure::warnings(&state.warnings);

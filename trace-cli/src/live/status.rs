@@ -109,6 +109,9 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
         if session.lost.total > 0 {
             writeln!(out, "events of {}: {}", session.name, session.lost)?;
         }
+        if let Some(snapshots) = &session.snapshots {
+            writeln!(out, "of {}: {snapshots}", session.name)?;
+        }
         session.triggers.iter().try_for_each(|t| writeln!(out, "trigger of {}: {}", session.name, trigger::state(t)))?;
         if session.filtered + session.limited > 0 {
             writeln!(out, "rules of {}: {} filtered, {} limited", session.name, session.filtered, session.limited)?;
@@ -141,6 +144,11 @@ pub(super) fn probes(probes: usize, state_dumps: usize, verb: &str) -> String {
         0 => format!("{} {verb}", some(probes, "probe")),
         _ => format!("{} and {} {verb}", some(probes, "probe"), some(state_dumps, "state dump")),
     }
+}
+
+/// What stands behind the place of a session's trace: where its snapshots are, if there are any.
+pub(super) fn saved(state: &SessionState) -> String {
+    state.snapshots.as_ref().map_or_else(String::new, |snapshots| format!("; {snapshots}"))
 }
 
 /// What a session has recorded so far, in words.
@@ -208,6 +216,9 @@ pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common
             Some(output) => writeln!(out, "  trace:    {}", output.display())?,
             None if session.external => writeln!(out, "  trace:    written by another process")?,
             None => writeln!(out, "  trace:    printed on the process's standard error stream")?,
+        }
+        if let Some(snapshots) = &session.snapshots {
+            writeln!(out, "  saved:    {snapshots}")?;
         }
         session.triggers.iter().try_for_each(|t| writeln!(out, "  trigger:  {}: {}", trigger::state(t), t.trigger))?;
         for warning in &session.warnings {

@@ -148,6 +148,7 @@ pub(super) fn session(session: &Recording) -> words::SessionState {
         filtered: statistics.filtered,
         limited: statistics.limited,
         not_kept: not_kept(statistics.not_kept),
+        snapshots: session.saved().map(|saved| words::Snapshots { directory: absolute(&saved.directory), ..saved }),
         triggers: trigger::states(session).into_iter().map(|state| trigger_state(session, state)).collect(),
         warnings: lock(&session.warnings).clone(),
         failure: session.failure().map(|e| e.to_string()),
