@@ -13,8 +13,8 @@ use common::{Place, text};
 use serde_json::{Value, json};
 use trace_control::protocol::{
     AggregateBucket, AggregateGroup, Aggregates, Aggregating, Changed, Diagnosis, Field, Finding, Firing, Firings, Hit, Hits,
-    Listing, Module, Modules, Probe, Process, Receipt, SessionState, Snapshots, StateDump, Status, Tracepoint, TriggerState, Triggered,
-    Verdict,
+    Listing, Module, Modules, Probe, Process, Receipt, SessionState, Snapshots, StateDump, Status, Tracepoint, TriggerState,
+    Triggered, Verdict,
 };
 
 /// Every verb that talks to an agent.
@@ -62,6 +62,8 @@ enum Harm {
     Deep,
     /// What was asked for, full of control characters.
     Escapes,
+    /// What was asked for, with lines in it that look like others.
+    Lines,
     /// Refusals that are.
     Refusals,
 }
@@ -69,13 +71,16 @@ enum Harm {
 /// A text that moves a terminal's cursor, colours it and sets its title.
 const ESCAPES: &str = "\x1b[2J\x1b]0;title\x07\u{9b}31m\r\u{7f}";
 
-fn poisoned(value: Value) -> Value {
+/// Another line, as the command might say it.
+const FORGED: &str = "\nFORGED\n";
+
+fn poisoned(value: Value, by: &str) -> Value {
     match value {
-        Value::String(text) => format!("{ESCAPES}{text}{ESCAPES}").into(),
-        Value::Array(values) => values.into_iter().map(poisoned).collect(),
+        Value::String(text) => format!("{by}{text}{by}").into(),
+        Value::Array(values) => values.into_iter().map(|value| poisoned(value, by)).collect(),
         Value::Object(members) => {
             let is_word = |name: &str| matches!(name, "verdict" | "kind");
-            members.into_iter().map(|(name, of)| if is_word(&name) { (name, of) } else { (name, poisoned(of)) }).collect()
+            members.into_iter().map(|(name, of)| if is_word(&name) { (name, of) } else { (name, poisoned(of, by)) }).collect()
         }
         other => other,
     }
@@ -193,7 +198,8 @@ fn serve(stream: UnixStream, harm: Harm, at_once: bool) -> std::io::Result<()> {
             Harm::Version => writeln!(stream, "{}", json!({ "v": 3, "id": id, "ok": {} }))?,
             Harm::Nonsense => stream.write_all(b"\x1b[2JSSH-2.0-OpenSSH_9.9\r\n")?,
             Harm::Deep => writeln!(stream, "{{\"v\":1,\"id\":{id},\"ok\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000))?,
-            Harm::Escapes => writeln!(stream, "{}", json!({ "v": 1, "id": id, "ok": poisoned(answer(&verb)) }))?,
+            Harm::Escapes => writeln!(stream, "{}", json!({ "v": 1, "id": id, "ok": poisoned(answer(&verb), ESCAPES) }))?,
+            Harm::Lines => writeln!(stream, "{}", json!({ "v": 1, "id": id, "ok": poisoned(answer(&verb), FORGED) }))?,
             Harm::Refusals => {
                 writeln!(stream, "{}", json!({ "v": 1, "id": id, "error": { "kind": "other", "message": ESCAPES } }))?
             }
@@ -262,6 +268,16 @@ fn control_characters_of_an_answer_do_not_reach_the_terminal() {
     for some in VERBS.chunks(6) {
         try_all(Harm::Escapes, true, some, &[""]);
         try_all(Harm::Escapes, false, some, &[""]);
+    }
+}
+
+#[test]
+fn no_name_begins_a_line_of_its_own() {
+    let place = Place::new();
+    hostile(&place, 1, Harm::Lines, true);
+    for verb in [&["ps"][..], &["list"], &["status", "--over", "1ms"], &["session", "show"], &["doctor"], &["why", "x"]] {
+        let (out, _) = tried(&place, verb, Harm::Lines);
+        assert!(out.contains("FORGED") && !out.lines().any(|line| line.starts_with("FORGED")), "{verb:?}: {out}");
     }
 }
 

@@ -76,7 +76,7 @@ impl Change {
 
 /// Makes the default session.
 fn begin(process: &mut Process, change: &Change, common: &Common) -> Result<(), Failure> {
-    let output = new_trace(&process.is.program)?;
+    let output = new_trace(&process.file_name())?;
     let plan = SessionPlan {
         session: DEFAULT.to_owned(),
         rules: vec![change.rules.join("; ")],

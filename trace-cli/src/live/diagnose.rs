@@ -165,9 +165,10 @@ fn show(process: &Process, found: &Diagnosis, common: &Common) -> Result<(), Fai
         };
         let word = if common.is_colored() { format!("\x1b[{color}m{word}\x1b[0m") } else { word.to_owned() };
         out.write_own(&format!("  {word}  "))?;
-        writeln!(out, "{about}: {says}")?;
+        // Further lines stand below it, where no verdict is.
+        writeln!(out, "{}: {}", text::one_line(about), says.replace('\n', "\n        "))?;
         if !remedy.is_empty() {
-            writeln!(out, "        → {remedy}")?;
+            writeln!(out, "        → {}", text::one_line(remedy))?;
         }
     }
     Ok(())

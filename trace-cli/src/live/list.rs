@@ -11,7 +11,7 @@ use trace_registry::registry::{Match, find, some_of};
 use trace_registry::units;
 
 use super::target::Target;
-use super::text;
+use super::text::{self, line};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -111,18 +111,15 @@ fn matching(pattern: &str, mut all: Listing) -> Result<Listing, Failure> {
 }
 
 fn show_dump(out: &mut impl io::Write, dump: &StateDump) -> io::Result<()> {
-    writeln!(out, "{}  {}", dump.name, dump.location)?;
-    write!(out, "    state dump: runs when a session that takes it begins, or is given a rule that does")?;
-    if !dump.sessions.is_empty() {
-        write!(out, "; taken by {}", dump.sessions.join(", "))?;
-    }
-    writeln!(out)
+    line(out, format_args!("{}  {}", dump.name, dump.location))?;
+    let taken = if dump.sessions.is_empty() { String::new() } else { format!("; taken by {}", dump.sessions.join(", ")) };
+    line(out, format_args!("    state dump: runs when a session that takes it begins, or is given a rule that does{taken}"))
 }
 
 fn show(out: &mut impl io::Write, tracepoint: &Tracepoint, hits: Option<&HashMap<String, Hit>>) -> io::Result<()> {
     let reentrant = if tracepoint.reentrant { "  (reentrant)" } else { "" };
-    writeln!(out, "{}  {}{reentrant}", tracepoint.name, tracepoint.location)?;
-    writeln!(out, "    {}", tracepoint.signature)?;
+    line(out, format_args!("{}  {}{reentrant}", tracepoint.name, tracepoint.location))?;
+    line(out, format_args!("    {}", tracepoint.signature))?;
     if tracepoint.unhit {
         writeln!(out, "    appears at its first hit: then its fields are known, and rules apply to it")?;
     } else if tracepoint.probes.is_empty() {
@@ -130,27 +127,27 @@ fn show(out: &mut impl io::Write, tracepoint: &Tracepoint, hits: Option<&HashMap
     }
     for probe in &tracepoint.probes {
         let mark = if probe.sessions.is_empty() { '-' } else { '+' };
-        write!(out, "  {mark} {}  {}  {}", probe.name, probe.level, probe.location)?;
+        let mut said = format!("  {mark} {}  {}  {}", probe.name, probe.level, probe.location);
         if !probe.sessions.is_empty() {
-            write!(out, "  in {}", probe.sessions.join(", "))?;
+            said.push_str(&format!("  in {}", probe.sessions.join(", ")));
         }
         if probe.panics > 0 {
-            write!(out, "  panicked, detached")?;
+            said.push_str("  panicked, detached");
         }
         if let Some(hit) = hits.and_then(|h| h.get(&probe.name)) {
-            write!(out, "  {} hits", hit.count)?;
+            said.push_str(&format!("  {} hits", hit.count));
         }
-        writeln!(out)?;
+        line(out, format_args!("{said}"))?;
         if !probe.records {
             writeln!(out, "      acts, and makes no event")?;
         }
         for field in &probe.fields {
             let unit = if field.unit.is_empty() { String::new() } else { format!(" {}", field.unit) };
             let sensitive = if field.sensitive { "  (sensitive)" } else { "" };
-            writeln!(out, "      {}: {}{unit}{sensitive}", field.name, field.class)?;
+            line(out, format_args!("      {}: {}{unit}{sensitive}", field.name, field.class))?;
         }
         if !probe.skipped.is_empty() {
-            writeln!(out, "      without {}: no field types", probe.skipped.join(", "))?;
+            line(out, format_args!("      without {}: no field types", probe.skipped.join(", ")))?;
         }
     }
     Ok(())

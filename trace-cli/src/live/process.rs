@@ -9,6 +9,7 @@ use trace_control::place::Image;
 use trace_control::protocol::{self, LONGEST_ANSWER, LONGEST_GREETING, Request, SessionState};
 use trace_control::{Client, Error};
 
+use super::text::one_line;
 use crate::failure::Failure;
 
 /// A process with an agent, and a connection to it.
@@ -59,7 +60,12 @@ impl Process {
 
     /// For people: program and number.
     pub(super) fn name(&self) -> String {
-        format!("{} ({})", self.is.program, self.is.pid)
+        one_line(&format!("{} ({})", self.is.program, self.is.pid))
+    }
+
+    /// Its program as a part of a file's name, whatever it calls that.
+    pub(super) fn file_name(&self) -> String {
+        self.is.program.trim_start_matches('.').replace(|c: char| c == '/' || c.is_control(), "_")
     }
 
     /// The directory of a session, with rings and journal: as the process sees it or, through a mount, where the process was

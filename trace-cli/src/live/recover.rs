@@ -11,7 +11,7 @@ use trace_registry::units;
 use trace_runtime::recovery::{Recovered, Remains};
 
 use super::target::Target;
-use super::text::Bytes;
+use super::text::{self, Bytes, Stdout};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
@@ -124,7 +124,7 @@ pub(crate) fn recover(arguments: &Recover, common: &Common) -> Result<Outcome, F
         let name = session.file_name().unwrap_or_default().to_string_lossy();
         Some(if sessions.len() == 1 { output.clone() } else { output.join(format!("{name}{image}")) })
     };
-    each(&sessions, |session, out| {
+    each(&sessions, common, |session, out| {
         let recovered = Remains::open(session).and_then(|r| r.recover(output(session).as_deref()));
         show(session, &recovered.map_err(|error| Failure::Runtime(Box::new(error)))?, common, out)
     })
@@ -178,7 +178,7 @@ pub(crate) fn clean(arguments: &Clean, common: &Common) -> Result<Outcome, Failu
             return Ok(Outcome::Complete);
         }
     }
-    each(&sessions, |session, out| {
+    each(&sessions, common, |session, out| {
         Remains::open(session).map_err(|error| Failure::Runtime(Box::new(error)))?.remove();
         if common.json {
             writeln!(out, "{}", json!({ "session": session }))?;
@@ -192,9 +192,10 @@ pub(crate) fn clean(arguments: &Clean, common: &Common) -> Result<Outcome, Failu
 /// Does something with each. Where there are several, one that fails does not keep the others from it.
 fn each(
     sessions: &[PathBuf],
-    mut work: impl FnMut(&Path, &mut io::StdoutLock<'static>) -> Result<(), Failure>,
+    common: &Common,
+    mut work: impl FnMut(&Path, &mut Stdout) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = text::out(common.json);
     if sessions.is_empty() {
         failure::note(format_args!("nothing was left"));
     }

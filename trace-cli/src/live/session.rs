@@ -193,11 +193,11 @@ impl Options {
     pub(super) fn outputs(&self, name: &str, processes: &[Process]) -> Result<Vec<PathBuf>, Failure> {
         match (absolute(&self.output)?, processes) {
             (Some(output), [_]) => Ok(vec![output]),
-            (None, [process]) if name.is_empty() || name == DEFAULT => Ok(vec![new_trace(&process.is.program)?]),
+            (None, [process]) if name.is_empty() || name == DEFAULT => Ok(vec![new_trace(&process.file_name())?]),
             (None, [_]) => Ok(vec![new_trace(name)?]),
             (output, _) => {
                 let parent = output.map_or_else(|| new_trace(if name.is_empty() { "record" } else { name }), Ok)?;
-                Ok(processes.iter().map(|p| parent.join(format!("{}-{}", p.is.program, p.is.pid))).collect())
+                Ok(processes.iter().map(|p| parent.join(format!("{}-{}", p.file_name(), p.is.pid))).collect())
             }
         }
     }

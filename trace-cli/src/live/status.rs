@@ -10,7 +10,7 @@ use trace_registry::units;
 
 use super::process::Process;
 use super::target::Target;
-use super::text::{self, Bytes, Rate, age, table};
+use super::text::{self, Bytes, Rate, age, line, table};
 use super::trigger;
 use crate::Outcome;
 use crate::common::Common;
@@ -76,11 +76,11 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
         }
         for session in &now.sessions {
             let (events, bytes) = rates(before, now, session).unwrap_or_default();
-            let line = json!({
+            let object = json!({
                 "pid": process.is.pid, "now_ns": now.now_ns, "session": session,
                 "events_per_second": events, "bytes_per_second": bytes,
             });
-            writeln!(out, "{line}")?;
+            writeln!(out, "{object}")?;
         }
         out.flush()?;
         return Ok(());
@@ -107,17 +107,23 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
     write!(out, "{}", table(&headings, now.sessions.iter().map(row).collect()))?;
     for session in &now.sessions {
         if session.lost.total > 0 {
-            writeln!(out, "events of {}: {}", session.name, session.lost)?;
+            line(&mut out, format_args!("events of {}: {}", session.name, session.lost))?;
         }
         if let Some(snapshots) = &session.snapshots {
-            writeln!(out, "of {}: {snapshots}", session.name)?;
+            line(&mut out, format_args!("of {}: {snapshots}", session.name))?;
         }
-        session.triggers.iter().try_for_each(|t| writeln!(out, "trigger of {}: {}", session.name, trigger::state(t)))?;
+        session
+            .triggers
+            .iter()
+            .try_for_each(|t| line(&mut out, format_args!("trigger of {}: {}", session.name, trigger::state(t))))?;
         if session.filtered + session.limited > 0 {
-            writeln!(out, "rules of {}: {} filtered, {} limited", session.name, session.filtered, session.limited)?;
+            line(
+                &mut out,
+                format_args!("rules of {}: {} filtered, {} limited", session.name, session.filtered, session.limited),
+            )?;
         }
         if !session.not_kept.is_none() {
-            writeln!(out, "trace of {}: {}", session.name, NotKeptInWords(&session.not_kept))?;
+            line(&mut out, format_args!("trace of {}: {}", session.name, NotKeptInWords(&session.not_kept)))?;
         }
     }
     out.flush()?;
@@ -204,28 +210,31 @@ pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common
             continue;
         }
         let bound = if session.bound { ", ends with the command that made it" } else { "" };
-        writeln!(out, "{}: session {}, {}{bound}", process.name(), session.name, state(session))?;
-        writeln!(out, "  rules:    {}", probes(session.probes, session.state_dumps, "matched"))?;
-        session.rules.iter().try_for_each(|rule| writeln!(out, "    {rule}"))?;
+        line(&mut out, format_args!("{}: session {}, {}{bound}", process.name(), session.name, state(session)))?;
+        line(&mut out, format_args!("  rules:    {}", probes(session.probes, session.state_dumps, "matched")))?;
+        session.rules.iter().try_for_each(|rule| line(&mut out, format_args!("    {rule}")))?;
         let context = if session.context.is_empty() { "none".to_owned() } else { session.context.join(", ") };
-        writeln!(out, "  records:  {} mode, {} headers, context {context}", session.mode, session.header)?;
+        line(&mut out, format_args!("  records:  {} mode, {} headers, context {context}", session.mode, session.header))?;
         let (resident, mapped) = (Bytes(session.resident), Bytes(session.memory));
-        writeln!(out, "  memory:   {resident} resident of {mapped} mapped, {} ring buffers", session.buffers)?;
-        writeln!(out, "  recorded: {} in {}", Count(session), age(Duration::from_nanos(session.age_ns)))?;
+        line(&mut out, format_args!("  memory:   {resident} resident of {mapped} mapped, {} ring buffers", session.buffers))?;
+        line(&mut out, format_args!("  recorded: {} in {}", Count(session), age(Duration::from_nanos(session.age_ns))))?;
         match &session.output {
-            Some(output) => writeln!(out, "  trace:    {}", output.display())?,
-            None if session.external => writeln!(out, "  trace:    written by another process")?,
-            None => writeln!(out, "  trace:    printed on the process's standard error stream")?,
+            Some(output) => line(&mut out, format_args!("  trace:    {}", output.display()))?,
+            None if session.external => line(&mut out, format_args!("  trace:    written by another process"))?,
+            None => line(&mut out, format_args!("  trace:    printed on the process's standard error stream"))?,
         }
         if let Some(snapshots) = &session.snapshots {
-            writeln!(out, "  saved:    {snapshots}")?;
+            line(&mut out, format_args!("  saved:    {snapshots}"))?;
         }
-        session.triggers.iter().try_for_each(|t| writeln!(out, "  trigger:  {}: {}", trigger::state(t), t.trigger))?;
+        session
+            .triggers
+            .iter()
+            .try_for_each(|t| line(&mut out, format_args!("  trigger:  {}: {}", trigger::state(t), t.trigger)))?;
         for warning in &session.warnings {
-            writeln!(out, "  warning:  {warning}")?;
+            line(&mut out, format_args!("  warning:  {warning}"))?;
         }
         if let Some(failure) = &session.failure {
-            writeln!(out, "  failure:  {failure}")?;
+            line(&mut out, format_args!("  failure:  {failure}"))?;
         }
     }
     out.flush()?;

@@ -189,7 +189,7 @@ fn nothing(silent: &[(Image, trace_control::Error)]) -> String {
 }
 
 fn table(processes: &[Process]) -> String {
-    let lines = processes.iter().map(|p| format!("  {:>7}  {}", p.is.pid, p.is.command.join(" ")));
+    let lines = processes.iter().map(|p| format!("  {:>7}  {}", p.is.pid, super::text::one_line(&p.is.command.join(" "))));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -16,9 +16,22 @@ pub(crate) struct Out<W: Write> {
     is_json: bool,
 }
 
+/// Standard output.
+pub(crate) type Stdout = Out<io::StdoutLock<'static>>;
+
 /// Returns standard output, for JSON or for text.
-pub(crate) fn out(is_json: bool) -> Out<io::StdoutLock<'static>> {
+pub(crate) fn out(is_json: bool) -> Stdout {
     Out::new(io::stdout().lock(), is_json)
+}
+
+/// What another process says, in one line: it begins no line of its own.
+pub(crate) fn one_line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], " ")
+}
+
+/// Writes a line, and one only.
+pub(super) fn line(out: &mut impl Write, what: fmt::Arguments<'_>) -> io::Result<()> {
+    writeln!(out, "{}", one_line(&what.to_string()))
 }
 
 impl<W: Write> Out<W> {
@@ -105,9 +118,7 @@ pub(super) fn age(duration: Duration) -> String {
 pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings.iter().map(|h| h.trim_start_matches('>')));
-    // A cell is one line: what other processes call themselves begins no row.
-    let cell = |text: String| printable(&text).replace(['\n', '\t'], " ");
-    table.add_rows(rows.into_iter().map(|row| row.into_iter().map(cell).collect::<Vec<_>>()));
+    table.add_rows(rows.into_iter().map(|row| row.into_iter().map(|cell| one_line(&cell)).collect::<Vec<_>>()));
     for (column, heading) in table.column_iter_mut().zip(headings) {
         column.set_padding((0, 2));
         if heading.starts_with('>') {
