@@ -205,6 +205,42 @@ fn nothing_is_put_into_a_directory_of_another_user() {
     }
 }
 
+/// Root is told of other users' programs, by names alone, and reaches them where it says so.
+#[test]
+fn root_is_told_where_other_users_programs_are() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let theirs = Path::new("/dev/shm/ringtrace-65534");
+    let mut command = place.command(public_copy(&place));
+    command.env_remove("RINGTRACE_DIR").env_remove("XDG_RUNTIME_DIR").uid(NOBODY).gid(NOBODY);
+    let program = Program::spawn(command, PROGRAM);
+    eventually("the agent listens", || trace_control::place::images_of_owner(theirs).is_ok_and(|all| !all.is_empty()));
+    // A directory with another user's number is not believed.
+    let planted = Path::new("/dev/shm/ringtrace-65533");
+    for directory in [planted, &planted.join("1-1-00000001")] {
+        fs::create_dir(directory).expect("a directory");
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).expect("its mode");
+        chown(directory, Some(NOBODY), Some(NOBODY)).expect("it is theirs");
+    }
+    let ringtrace = |arguments: &[&str]| {
+        let mut command = place.command(env!("CARGO_BIN_EXE_ringtrace"));
+        command.args(arguments).env_remove("RINGTRACE_DIR").env("XDG_RUNTIME_DIR", place.runtime().parent().expect("one"));
+        command.output().expect("it starts")
+    };
+    let (found, pid) = (ringtrace(&["ps"]), program.pid().to_string());
+    let refused = ringtrace(&["list", "-p", &pid]);
+    let shown = ringtrace(&["ps", "--dir", "/dev/shm/ringtrace-65534"]);
+    fs::remove_dir_all(planted).expect("it goes");
+    let said = text(&found.stderr);
+    assert!(said.contains("user 65534 has ") && said.contains("ringtrace ps --dir /dev/shm/ringtrace-65534"), "{said}");
+    assert!(!said.contains("65533") && !text(&found.stdout).contains(&pid), "{said}");
+    assert!(text(&refused.stderr).contains("try --dir /dev/shm/ringtrace-65534"), "{}", text(&refused.stderr));
+    assert!(text(&shown.stdout).contains(&pid), "{}", text(&shown.stderr));
+    program.end();
+}
+
 #[test]
 fn a_setuid_program_ignores_the_environment_and_opens_no_socket() {
     if !is_root(USERS) {

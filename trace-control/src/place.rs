@@ -88,6 +88,45 @@ pub fn searched() -> Vec<PathBuf> {
     found
 }
 
+/// A directory of another user that holds process images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfOther {
+    /// User ID.
+    pub user: u32,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// How many process images there are, alive or not.
+    pub images: usize,
+}
+
+/// Returns where the programs of other users put themselves by default, as far as this user may look: root may. Only names are
+/// read; nobody is connected to. A directory that does not belong to the user whose number it has is left out.
+pub fn of_others() -> Vec<OfOther> {
+    let own = rustix::process::geteuid().as_raw();
+    let mut found = Vec::new();
+    for (parent, prefix, below) in
+        [("/run/user", "", Some(BELOW)), ("/dev/shm", "ringtrace-", None), ("/tmp", "ringtrace-", None)]
+    {
+        let names = Directory::open(Path::new(parent)).and_then(|parent| parent.names()).unwrap_or_default();
+        let users = names.iter().filter_map(|name| {
+            let number = name.to_str()?.strip_prefix(prefix)?;
+            // One spelling each.
+            number.parse::<u32>().ok().filter(|user| user.to_string() == number && *user != own)
+        });
+        for user in users {
+            let mut path = Path::new(parent).join(format!("{prefix}{user}"));
+            path.extend(below);
+            let images =
+                open_base(&path, Some(user)).and_then(|base| images_in(&base, &path, user)).map_or(0, |images| images.len());
+            if images > 0 {
+                found.push(OfOther { user, path, images });
+            }
+        }
+    }
+    found.sort_by(|a, b| (a.user, &a.path).cmp(&(b.user, &b.path)));
+    found
+}
+
 /// Creates a directory that is nobody else's, or checks that an existing one is none.
 ///
 /// # Errors

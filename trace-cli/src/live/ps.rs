@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use serde_json::json;
-use trace_control::place::{self, Removed};
+use trace_control::place::{self, OfOther, Removed};
 use trace_runtime::recovery::Remains;
 
 use super::process::Process;
@@ -14,6 +14,9 @@ use crate::common::Common;
 use crate::failure::{self, Failure};
 
 /// Lists the processes that can be traced, their sessions and the memory of those.
+///
+/// Those are this user's. Where it may look into the directories of other users, as root may, it says which of them have processes, and
+/// connects to none: every verb takes such a directory by --dir.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -63,7 +66,16 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
     }
     if processes.is_empty() {
-        failure::note(format_args!("no process can be traced: a program can be if it calls ringtrace::init()"));
+        failure::note(format_args!(
+            "no process can be traced: a program can be if it calls ringtrace::init(); those of a container are found by --dir DIR, \
+             its run-time directory"
+        ));
+    }
+    if !arguments.target.is_given() {
+        for OfOther { user, path, images } in place::of_others() {
+            let them = if images == 1 { "a process, or what one left" } else { "processes, or what they left" };
+            failure::note(format_args!("user {user} has {them}: ringtrace ps --dir {}", path.display()));
+        }
     }
     let left = super::recover::left(&arguments.target.images()?).len();
     if left > 0 {

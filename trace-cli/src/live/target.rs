@@ -180,7 +180,8 @@ fn names(wanted: &str, is: &protocol::Process) -> bool {
 
 fn nothing(silent: &[(Image, trace_control::Error)]) -> String {
     let mut text = String::from(
-        "no process can be traced\n  a program can be while it runs, if it calls ringtrace::init() and RINGTRACE is not `off`",
+        "no process can be traced\n  a program can be while it runs, if it calls ringtrace::init() and RINGTRACE is not `off`; \
+         `ringtrace ps` names other users' that are found by --dir",
     );
     for (image, error) in silent.iter().filter(|(image, error)| !Process::is_absent(image, error)) {
         text.push_str(&format!("\n  process {}: {error}", image.name.pid));

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
+use trace_control::place;
 use trace_control::terminal::{escaped, printable};
 
 /// Standard output, without the control characters that other processes put into their names and messages: they are replaced in
@@ -176,7 +177,13 @@ pub(super) fn why_not_traceable(pid: u32) -> Option<String> {
     }
     let is_agent = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).is_ok_and(|n| n.trim() == "ringtrace-agent");
     if fs::read_dir(format!("{process}/task")).ok()?.flatten().any(is_agent) {
-        let place = value("XDG_RUNTIME_DIR").map_or_else(String::new, |d| format!("; it has XDG_RUNTIME_DIR={d}: try --dir {d}"));
+        let user = fs::metadata(&process).ok()?.uid();
+        let theirs = || place::of_others().into_iter().find(|other| other.user == user);
+        let place = match (value("XDG_RUNTIME_DIR"), theirs()) {
+            (_, Some(theirs)) => format!("; it is of user {user}: try --dir {}", theirs.path.display()),
+            (Some(d), None) => format!("; it has XDG_RUNTIME_DIR={d}: try --dir {d}"),
+            (None, None) => String::new(),
+        };
         return Some(format!("{program} has an agent, but no directory of it was found{place}"));
     }
     Some(format!("{program} does not call ringtrace::init(), or has no ringtrace in it"))
