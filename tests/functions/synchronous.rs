@@ -32,6 +32,27 @@ fn a_function_is_recorded_however_it_is_left() {
     assert!(outcomes.iter().zip(expected).all(|(o, e)| o.contains(e)) && outcomes.len() == 4, "{outcomes:?}");
 }
 
+/// A pattern that names a function takes, or leaves out, all that tells of it.
+#[test]
+fn patterns_name_functions() {
+    let _alone = common::alone();
+    let run = || {
+        assert_eq!(parse("10", 16, NoField), Ok(16));
+        assert_eq!(*largest(&mut [1, 5, 3], 0), 5);
+        assert_eq!(words("a b").count(), 2);
+    };
+    let pair = ["synchronous::parse::entry", "synchronous::parse::exit"];
+    let exits = ["synchronous::parse::exit", "synchronous::largest::exit", "synchronous::words::exit"];
+    for (rules, expected) in [
+        ("*ous::parse", &pair[..]),
+        ("functions:synchronous::*; !*::largest; !*wor?s", &pair),
+        ("functions:synchronous::*; !synchronous::largest; !functions:synchronous::words", &pair),
+        ("functions:synchronous::*; !functions:synchronous::*::entry", &exits),
+    ] {
+        assert_eq!(names(&recorded(rules, run)), expected, "{rules}");
+    }
+}
+
 #[tracepoint(result)]
 fn largest<'v>(values: &'v mut [u32], from: usize) -> &'v mut u32 {
     let values = &mut values[from..];

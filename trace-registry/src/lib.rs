@@ -54,7 +54,7 @@ pub use closure::{AttachGuard, DetachError};
 pub use event::{Event, EventClass};
 pub use field::{Field, FieldClass};
 pub use level::{Level, UnknownLevel};
-pub use name::{Glob, Name};
+pub use name::{Glob, Name, functions_of};
 pub use probe::{ProbeDescriptor, ProbeOutput};
 pub use tracepoint::{Argument, Gate, Tracepoint, TracepointDescriptor};
 

@@ -80,6 +80,18 @@ impl Glob {
         self.matches_bytes(name.as_bytes())
     }
 
+    /// Whether the pattern stands for an event: for its name, or for that of the function or span that it tells of.
+    ///
+    /// ```
+    /// use trace_registry::Glob;
+    /// assert!(Glob::new("*Tree::insert").names("app:Tree::insert::entry"));
+    /// assert!(Glob::new("*::insert").names("app:Tree::insert::poll::exit"));
+    /// assert!(!Glob::new("*::exit").names("app:Tree::insert::entry"));
+    /// ```
+    pub fn names(&self, event: &str) -> bool {
+        self.matches(event) || functions_of(event).any(|function| self.matches(function))
+    }
+
     /// Whether the pattern stands for `text`, which may be no UTF-8.
     ///
     /// # Signal safety
@@ -118,6 +130,12 @@ impl fmt::Display for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
+}
+
+/// What an event may tell of by its name: the function or span that ends in its phase. (`f::poll::entry` is of an async `f`, or of a
+/// function `f::poll`.)
+pub fn functions_of(event: &str) -> impl Iterator<Item = &str> {
+    ["::entry", "::exit", "::poll::entry", "::poll::exit"].into_iter().filter_map(|phase| event.strip_suffix(phase))
 }
 
 /// Whether `suffix` is the last part of `name`, begun at a `:`.

@@ -89,7 +89,8 @@ pub enum Match<T> {
     },
 }
 
-/// Looks `pattern` up among `items`: as a glob, as an exact name, or as the last part of exactly one name.
+/// Looks `pattern` up among `items`: as a glob, which stands for the events of a function or span too, as an exact name, or as the
+/// last part of exactly one name.
 ///
 /// ```
 /// use trace_registry::{Glob, registry::{Match, find}};
@@ -103,7 +104,7 @@ pub enum Match<T> {
 pub fn find<T>(pattern: &Glob, items: impl Iterator<Item = T> + Clone, name: impl Fn(&T) -> String) -> Match<T> {
     let named = |test: &dyn Fn(&str) -> bool| items.clone().filter(|i| test(&name(i))).collect::<Vec<T>>();
     if !pattern.is_exact() {
-        let found = named(&|n| pattern.matches(n));
+        let found = named(&|n| pattern.names(n));
         return if found.is_empty() { Match::NoneByGlob } else { Match::Some(found) };
     }
     let exact = named(&|n| n == pattern.as_str());

@@ -29,7 +29,6 @@ use trace_registry::image::{Contents, Image};
 use trace_registry::probe::Entry;
 use trace_registry::registry::{self, Match};
 use trace_registry::sync::Ordering;
-use trace_registry::tracepoint::Form;
 use trace_registry::{Glob, ProbeDescriptor};
 
 /// Who is given events of a probe beside the sessions. It is dropped a grace period after the last list that names it.
@@ -395,7 +394,7 @@ pub(crate) fn rules(text: &str, exclude: bool, redact: bool, warnings: &mut Vec<
 /// warning: it may match probes of modules that are loaded later. So is a level that none of its probes has.
 pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()> {
     look_up(rule, warnings)?;
-    let named = || probes().filter(|p| rule.glob.matches(&p.name));
+    let named = || probes().filter(|p| rule.glob.names(&p.name));
     if rule.excludes || named().any(|p| rule.matches(p.probe, &p.name)) || state::is_taken(rule) {
         return Ok(());
     }
@@ -447,7 +446,7 @@ fn names_a_function(rule: &mut Rule) -> bool {
     let entry = Glob::new(&format!("{}{ENTRY}", rule.glob));
     let Match::Some(found) = registry::find(&entry, probes(), |p| p.name.clone()) else { return false };
     let Some(name) = found[0].name.strip_suffix(ENTRY) else { return false };
-    rule.glob = Glob::new(&format!("{name}::*"));
+    rule.glob = Glob::new(name);
     true
 }
 
@@ -480,7 +479,6 @@ fn waits_for_a_hit(rule: &mut Rule, warnings: &mut Vec<String>) -> bool {
             .push(format!("{} appears at its first hit, on this system, and is recorded from the next one on", tracepoint.name));
     }
     if rule.glob.is_exact() {
-        let phase = if phase.is_empty() && found[0].form != Form::Event { "::*" } else { phase };
         rule.glob = Glob::new(&format!("{}{phase}", found[0].name));
     }
     true

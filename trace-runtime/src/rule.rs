@@ -12,7 +12,8 @@
 //! A rule takes the probes whose names match its glob and whose level is at least as severe as its level; with `!` it leaves
 //! them out. The last rule that matches a probe decides, by itself: of the events, it records those for which its expression
 //! ([`trace_filter`]) is true, and of those, as many as its limit lets through. A name without `*` and `?` is exact, or the
-//! unique end of a name. When a rule's time has come, it is as if it had never been given.
+//! unique end of a name; what names a function or a span names its entry and exit, also as a glob. When a rule's time has come, it is
+//! as if it had never been given.
 
 use crate::condition::Progress;
 use crate::error::{Error, Result};
@@ -171,7 +172,7 @@ impl Rule {
     }
 
     pub(crate) fn matches_name(&self, level: Level, name: &str) -> bool {
-        self.level.is_none_or(|least| level <= least) && self.glob.matches(name)
+        self.level.is_none_or(|least| level <= least) && self.glob.names(name)
     }
 
     /// Whether its time has come.

@@ -183,7 +183,7 @@ fn in_session(session: &Recording, named: &NamedProbe, by: &str, found: &mut Fin
     let about = format!("session {name}");
     let (decides, gated) = session.with_rules(|rules| {
         let decides = rules.iter().rev().find(|r| r.matches(named.probe, &named.name)).cloned();
-        let gated = rules.iter().rev().find(|r| !r.excludes && r.glob.matches(&named.name)).cloned();
+        let gated = rules.iter().rev().find(|r| !r.excludes && r.glob.names(&named.name)).cloned();
         (decides, gated)
     });
     match (decides, gated) {

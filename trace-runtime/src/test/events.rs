@@ -97,7 +97,7 @@ impl Event {
         let glob = Glob::new(name);
         match glob.is_exact() {
             true => self.name == name || self.name.strip_suffix(name).is_some_and(|head| head.ends_with(':')),
-            false => glob.matches(self.name),
+            false => glob.names(self.name),
         }
     }
 }
