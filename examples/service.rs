@@ -39,7 +39,6 @@ struct Answered<'a> {
     outcome: Outcome,
     #[field(unit = "B")]
     bytes: u32,
-    #[field(unit = "ns")]
     took: Duration,
 }
 

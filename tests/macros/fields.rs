@@ -76,6 +76,10 @@ fn scalars_are_packed() {
     assert_eq!(collect::<scalars>(|| scalars(pointer)).record(), expected.concat());
     let fields = Scalars::DESCRIPTION.fields;
     assert_eq!(fields[2], FieldDescriptor { unit: "B", ..FieldDescriptor::new("u32", FieldClass::hexadecimal(32)) });
+    assert_eq!(
+        fields.last(),
+        Some(&FieldDescriptor { unit: "ns", ..FieldDescriptor::new("duration", FieldClass::unsigned(64)) })
+    );
     assert_eq!(Scalars::DESCRIPTION.name, "Scalars");
     assert_eq!(Scalars::DESCRIPTION.module_path, module_path!());
     assert!(!Scalars::DESCRIPTION.is_sensitive());

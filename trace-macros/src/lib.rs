@@ -247,7 +247,7 @@ pub fn probe(options: TokenStream, item: TokenStream) -> TokenStream {
 /// | --- | --- |
 /// | `rename = "…"` | name of the field |
 /// | `hex` | integers are shown in hexadecimal |
-/// | `unit = "B"` | unit of the values |
+/// | `unit = "B"` | unit of the values; of a `Duration` it is `ns` |
 /// | `sensitive` | left out of recordings, unless a session asks for it |
 /// | `debug`, `display` | text by `Debug` or `Display`, formatted where the event is recorded, at most 128 bytes |
 ///

@@ -219,7 +219,11 @@ fn payload() -> Ident {
 fn descriptors(fields: &[Field]) -> TokenStream {
     let descriptors = fields.iter().map(|field| {
         let (name, class, sensitive) = (&field.name, class(field), field.sensitive);
-        let unit = field.unit.as_ref().map_or_else(String::new, |unit| unit.value());
+        let unit = match (&field.unit, &field.format) {
+            (Some(unit), _) => quote!(#unit),
+            (None, Format::Plain | Format::Hex) => item(field, "UNIT"),
+            (None, Format::Debug | Format::Display) => quote!(""),
+        };
         let formatted = matches!(field.format, Format::Debug | Format::Display);
         quote!(__rt::FieldDescriptor {
             name: #name, class: #class, unit: #unit, sensitive: #sensitive, formatted: #formatted,
@@ -287,7 +291,7 @@ fn value(index: TokenStream, fields: &[Field], mut place: impl FnMut(&Field) -> 
     quote!(match #index { #(#arms)* _ => __rt::Value::Missing })
 }
 
-/// `CLASS`, `SIZES` or the function that writes a field. All its tokens stand where the field's type does, so that a type
+/// `CLASS`, `SIZES`, `UNIT` or the function that writes a field. All its tokens stand where the field's type does, so that a type
 /// that is no field is one error there, however often it is named.
 fn item(field: &Field, name: &str) -> TokenStream {
     let ty = &field.ty;

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 impl<T: Field> Field for Option<T> {
     const CLASS: FieldClass = FieldClass::Optional { value: &T::CLASS };
     const SIZES: Sizes = Sizes::fixed(1).and(T::SIZES.or(Sizes::NONE));
+    const UNIT: &'static str = T::UNIT;
     #[inline(always)]
     fn write<'p>(&'p self, payload: &mut Payload<'p>) {
         match self {
@@ -190,6 +191,7 @@ macro_rules! pointers {
         impl<$($generics)*> Field for $type {
             const CLASS: FieldClass = <$target as Field>::CLASS;
             const SIZES: Sizes = <$target as Field>::SIZES;
+            const UNIT: &'static str = <$target as Field>::UNIT;
             #[inline(always)]
             fn write<'p>(&'p self, payload: &mut Payload<'p>) {
                 <$target as Field>::write(self, payload);

@@ -42,6 +42,8 @@ pub trait Field {
     const CLASS: FieldClass;
     /// How much room a value takes.
     const SIZES: Sizes;
+    /// Unit of the values, such as `ns`, where the field names none; empty: none.
+    const UNIT: &'static str = "";
 
     /// Writes the value.
     fn write<'p>(&'p self, payload: &mut Payload<'p>);
@@ -150,6 +152,7 @@ impl Sizes {
 impl<T: Field + ?Sized> Field for &T {
     const CLASS: FieldClass = T::CLASS;
     const SIZES: Sizes = T::SIZES;
+    const UNIT: &'static str = T::UNIT;
     #[inline(always)]
     fn write<'p>(&'p self, payload: &mut Payload<'p>) {
         (**self).write(payload);

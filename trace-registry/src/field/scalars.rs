@@ -143,7 +143,19 @@ const fn nanoseconds(duration: Duration) -> u64 {
     if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
 }
 
-fixed!(Duration, FieldClass::unsigned(64), 8, |v| nanoseconds(*v).to_ne_bytes(), nanoseconds(*v));
+impl Field for Duration {
+    const CLASS: FieldClass = FieldClass::unsigned(64);
+    const SIZES: Sizes = Sizes::fixed(8);
+    const UNIT: &'static str = "ns";
+    #[inline(always)]
+    fn write<'p>(&'p self, payload: &mut Payload<'p>) {
+        payload.stage(nanoseconds(*self).to_ne_bytes());
+    }
+    #[inline(always)]
+    fn value(&self, _: &[Step]) -> Value<'_> {
+        Value::Integer(nanoseconds(*self).into())
+    }
+}
 
 const BYTE: FieldClass = FieldClass::unsigned(8);
 const GROUP: FieldClass = FieldClass::Integer { bits: 16, signed: false, base: Base::Hexadecimal, network_order: true };

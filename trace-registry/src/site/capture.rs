@@ -38,6 +38,7 @@ pub struct Plain<T>(pub T);
 impl<T: Field + Copy> Capture for Plain<T> {
     const CLASS: Option<FieldClass> = Some(T::CLASS);
     const SIZES: Sizes = T::SIZES;
+    const UNIT: &'static str = T::UNIT;
     #[inline(always)]
     fn write<'p>(&'p self, payload: &mut Payload<'p>) {
         self.0.write(payload);
@@ -55,6 +56,7 @@ pub struct Short<T>(pub T);
 impl<T: Field + Copy> Capture for Short<T> {
     const CLASS: Option<FieldClass> = Some(T::SHORT_CLASS);
     const SIZES: Sizes = T::SHORT_SIZES;
+    const UNIT: &'static str = T::UNIT;
     #[inline(always)]
     fn write<'p>(&'p self, payload: &mut Payload<'p>) {
         self.0.write_short(payload);
