@@ -323,7 +323,8 @@ pub fn field(item: TokenStream) -> TokenStream {
 ///
 /// On x86-64 and aarch64 Linux the event is known before it happens, so that it is listed, and filters are checked against its
 /// fields. Other systems know it from its first hit on, as `ringtrace list` says there. It cannot stand in a `const fn`, nor in the
-/// value of a static: the compiler runs those.
+/// value of a static: the compiler runs those. A macro does not see what it stands in, so the message is the compiler's, of calls
+/// that are not `const`; record the event in the function that calls this one.
 ///
 /// # Signal safety
 ///
@@ -351,7 +352,10 @@ pub fn span(call: TokenStream) -> TokenStream {
 }
 
 /// Registers a function that records the program's state, such as open tables, connections, names of threads: it runs when a
-/// session starts, and when a rule is added to one, and records into that session only. It is a free function.
+/// session starts, and when a rule is added to one, and records into that session only.
+///
+/// It is a free function. In an impl block the message is the compiler's, of a `const` without a name, since an attribute does not
+/// see what is around it: put the function beside the block, and let it call the type's.
 ///
 /// ```
 /// #[derive(ringtrace::Event)]
