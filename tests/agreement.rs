@@ -3,7 +3,7 @@
 
 mod common;
 
-use ringtrace::{Clock, Context, Event, Field, Session, probe, tracepoint};
+use ringtrace::{Clock, Context, Event, Field, Key, Session, probe, tracepoint};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -323,6 +323,35 @@ fn both_readers_agree() {
     for clock in [Clock::Ordered, Clock::Os, Clock::None] {
         let path = directory.path().join(format!("{clock:?}"));
         run(&Case { overwrite: false, large: false, threads: 2, fallback: 1, clock, context }, &path);
+    }
+}
+
+/// The consumer adds the CPU behind the context of records of the fallback region, however long that is.
+#[test]
+fn context_of_any_length_stands_in_records_of_the_fallback_region() {
+    let _alone = common::alone();
+    let directory = tempfile::tempdir().expect("a directory");
+    let tenant = Key::register_text("tenant").expect("a free field");
+    let others = ["a", "b", "c", "d", "e", "f"].map(|name| Key::register(name).expect("a free field"));
+    let small = Context::VPID | Context::PROCNAME;
+    let large = others.iter().fold(small | tenant.context(), |context, key| context | key.context());
+    for (context, says) in
+        [(small, "\", cpu = "), (large, "\", tenant = \"acme\", a = 0, b = 7, c = 0, d = 0, e = 0, f = 0, cpu = ")]
+    {
+        let path = directory.path().join(says.len().to_string());
+        let session =
+            Session::builder("context").enable("agreement:number").context(context).output(&path).start().expect("it starts");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                unregister_sequences();
+                tenant.scope("acme", || others[1].scope(7, || (0..3).for_each(number)));
+            });
+        });
+        assert_eq!(session.stop().expect("it stops").events, 3);
+        let contents = common::read_by_both(&path);
+        assert_eq!(contents.numbers("agreement:number", "i"), [0, 1, 2]);
+        let is_right = |line: &String| line.contains("procname = \"agreement-") && line.contains(says);
+        assert!(contents.lines.iter().all(is_right), "{:?}", contents.lines);
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use ringtrace::{Carry as _, Context, Extra, Key, Session, tracepoint};
+use ringtrace::{Aggregation, Carry as _, Context, Extra, Key, KeyValue, Session, tracepoint};
 use std::time::Duration;
 
 #[tracepoint(record)]
@@ -81,6 +81,79 @@ fn futures_carry_keys_across_awaits_and_threads() {
         };
         assert_eq!(user, expected, "{line}");
     }
+}
+
+/// Fired by one test only: the tests run side by side.
+#[tracepoint(record)]
+fn tagged(number: u64, text: &str);
+
+const NUMBERS: [&str; 12] = ["k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9", "k10", "k11", "k12"];
+
+/// With those of the other tests they are all that a program may have.
+#[test]
+fn keys_may_be_texts_and_sixteen() {
+    let tenant = Key::register_text("tenant").expect("a free field");
+    let numbers = NUMBERS.map(|name| Key::register(name).expect("a free field"));
+    let another = Key::register("tenant").expect_err("it is one for texts").to_string();
+    assert!(another.contains("`tenant`"), "{another}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let many = Context::VPID | Context::NESTING | Context::PROCNAME | Context::THREAD_NAME | tenant.context();
+    let many = numbers.iter().fold(many, |context, key| context | key.context());
+    let rule = "keys:tagged if $ctx.tenant != \"left out\" && $ctx.k12 < 100";
+    let session = Session::builder("many").enable(rule).context(many).output(&path).start().expect("it starts");
+    let few = directory.path().join("few");
+    let small = Session::builder("few").enable(rule).context(Context::VTID | tenant.context()).output(&few).start();
+    let small = small.expect("it starts");
+    let counts = Aggregation::of("keys:tagged by $ctx.tenant").start().expect("it starts");
+
+    let long = "of more than thirty-two bytes: é, and then some";
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_time().build().expect("a runtime");
+    let task = async {
+        tagged(1, "text");
+        let inner = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            tagged(2, "");
+        };
+        tokio::spawn(inner.with_current_keys()).await.expect("it ends");
+        tokio::task::yield_now().await;
+        tagged(3, &"x".repeat(5000));
+    };
+    let task = task.with_key(tenant, "acme").with_key(numbers[0], 7);
+    runtime.block_on(async { tokio::spawn(task).await.expect("it ends") });
+    tagged(4, "none");
+    tenant.scope(long, || {
+        tenant.scope("left out", || tagged(5, ""));
+        numbers[11].scope(100, || tagged(6, ""));
+        let caught = std::panic::catch_unwind(|| tenant.scope("lost", || panic!("it panics")));
+        assert!(caught.is_err());
+        tagged(7, "long");
+        assert_eq!(tenant.get().as_str(), "of more than thirty-two bytes…");
+    });
+    tenant.scope("ends\0here", || tagged(8, ""));
+    assert_eq!((tenant.get().as_str(), numbers[0].get()), ("", 0));
+
+    assert_eq!(session.stop().expect("it stops").filtered, 2);
+    assert_eq!(small.stop().expect("it stops").lost.total(), 0);
+    let expected =
+        [(1, "acme", 7), (2, "acme", 7), (3, "acme", 7), (4, "", 0), (7, "of more than thirty-two bytes…", 0), (8, "ends…", 0)];
+    for path in [&path, &few] {
+        let contents = common::read_by_both(path);
+        assert_eq!(contents.numbers("keys:tagged", "number"), expected.map(|(number, ..)| number));
+        for (line, (_, tenant, _)) in contents.lines.iter().zip(expected) {
+            assert!(line.contains(&format!(" tenant = \"{tenant}\"")), "{line}");
+        }
+    }
+    for (line, (_, _, first)) in common::read(&path).lines.iter().zip(expected) {
+        assert!(line.contains(&format!(" k1 = {first},")) && line.contains(" k12 = 0"), "{line}");
+        assert!(line.contains(&format!("vpid = {}, nesting = 0", std::process::id())), "{line}");
+    }
+    let found = counts.read();
+    let of = |tenant: &str| {
+        let keys = Some(vec![KeyValue::Text(tenant.into())]);
+        found.groups.iter().find(|group| group.keys == keys).map(|group| group.figures.count)
+    };
+    assert_eq!((of("acme"), of("left out"), of("")), (Some(3), Some(1), Some(1)), "{found:?}");
 }
 
 #[tracepoint(record)]

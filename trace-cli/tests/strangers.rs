@@ -208,7 +208,7 @@ fn nothing_is_put_into_a_directory_of_another_user() {
 /// Root is told of other users' programs, by names alone, and reaches them where it says so.
 #[test]
 fn root_is_told_where_other_users_programs_are() {
-    if !is_root() {
+    if !is_root(USERS) {
         return;
     }
     let place = Place::new();

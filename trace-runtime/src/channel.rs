@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "targets reach their channel by address")]
 
 use crate::clock::Clock;
-use crate::context::Context;
+use crate::context::{Apart, Context};
 use crate::error::{Kind, Result};
 use crate::metadata;
 use crate::process::Process;
@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use trace_ctf::schema as ctf;
 use trace_registry::event_id::{EventIds, EventKey};
-use trace_registry::field::{Finished, Piece};
+use trace_registry::field::{Finished, HEADROOM, MAX_PIECES, Piece};
 use trace_registry::probe::{Functions, Loss, Own, Target};
 use trace_registry::sync::{AtomicU64, Ordering};
 use trace_registry::{EventClass, Level};
@@ -230,6 +230,10 @@ unsafe extern "C" fn append<C: Config>(target: *const Target, pieces: NonNull<Pi
     let (channel, appender, mut payload) =
         unsafe { (channel(&*target), &*target.cast::<Appender>(), Finished::from_raw(pieces, count, total)) };
     if !channel.context.is_appenders() {
+        if channel.context.size() > HEADROOM {
+            // SAFETY: as below.
+            return unsafe { append_behind::<C>(channel, appender, payload.pieces(), total) } as u8;
+        }
         // SAFETY: the payload is as a target hands it over.
         total += unsafe { channel.context.put(channel.process, &mut payload) };
     }
@@ -238,6 +242,27 @@ unsafe extern "C" fn append<C: Config>(target: *const Target, pieces: NonNull<Pi
     let outcome = unsafe { appender.append::<C>(payload.pieces(), total) };
     const { assert!(Outcome::Recorded as u8 == 0) };
     outcome as u8
+}
+
+/// Appends a payload behind a context that its headroom has no room for.
+///
+/// # Safety
+///
+/// As for [`append`]: the pieces are those of the payload, `total` bytes.
+#[inline(never)]
+unsafe fn append_behind<C: Config>(channel: &Channel, appender: &Appender, payload: &[Piece], total: usize) -> Outcome {
+    let mut context = Apart::new();
+    channel.context.put_apart(channel.process, &mut context);
+    let front = context.bytes();
+    let mut pieces = [Piece { start: front.as_ptr(), len: front.len() }; MAX_PIECES + 1];
+    let count = payload.len() + 1;
+    let Some(behind) = pieces.get_mut(1..count) else {
+        channel.core.count_loss(Loss::TooLarge); // no payload has so many
+        return Outcome::TooLarge;
+    };
+    behind.copy_from_slice(payload);
+    // SAFETY: as in `append`; the first piece names the context, which is there until this returns.
+    unsafe { appender.append::<C>(pieces.get(..count).unwrap_or_default(), total + front.len()) }
 }
 
 /// The channel of a target.

@@ -57,7 +57,7 @@ pub use context::Context;
 pub use error::{Error, Result};
 pub use init::{init, init_without_threads};
 pub use keep::NotKept;
-pub use key::{Carry, Carrying, Key};
+pub use key::{Carry, Carrying, Key, KeyText, KeyType};
 pub use module::Module;
 pub use ring_buffer::Losses;
 pub use session::{Recorder, Session};

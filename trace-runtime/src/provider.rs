@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "providers are reached by address")]
 
 use crate::error::{Kind, Result};
+use crate::key;
 use crate::process;
 use crate::threads::{self, Name};
 use std::cell::OnceCell;
@@ -13,37 +14,36 @@ use trace_filter::{Field, Kind as ValueKind, Value};
 use trace_registry::sync::{AtomicBool, AtomicPtr, Ordering};
 use trace_registry::{read_side, sys};
 
-/// Most providers of a program: with all other context fields, theirs fill the room in front of a payload.
-pub(crate) const MOST: usize = 4;
-const _: () = assert!(4 * 4 + 2 * size_of::<Name>() + MOST * 8 <= trace_registry::field::HEADROOM);
+/// Most providers of a program.
+pub(crate) const MOST: usize = 16;
 
-/// A function of the program that gives a context field its values.
+/// A context field of the program's own.
 #[derive(Debug)]
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
-    provide: fn() -> u64,
+    pub(crate) provide: Provide,
     has_panicked: AtomicBool,
     is_reported: AtomicBool,
 }
 
 impl Provider {
-    fn new(name: &'static str, provide: fn() -> u64) -> Provider {
+    fn new(name: &'static str, provide: Provide) -> Provider {
         Provider { name, provide, has_panicked: AtomicBool::new(false), is_reported: AtomicBool::new(false) }
     }
 
-    /// Returns the value for an event. A panic is contained: the value is 0 then and in all later events, for which the function is
-    /// not called, and the consumer's thread reports it.
+    /// Returns the value of its function for an event. A panic is contained: the value is 0 then and in all later events, for which the
+    /// function is not called, and the consumer's thread reports it.
     ///
     /// # Signal safety
     ///
     /// Async-signal-safe, if the function is.
-    pub(crate) fn value(&self) -> u64 {
+    pub(crate) fn value(&self, provide: fn() -> u64) -> u64 {
         // Relaxed: a thread that does not see it yet calls the function once more, and contains that too.
         if self.has_panicked.load(Ordering::Relaxed) {
             return 0;
         }
         // Unwind safety: nothing of ours is half changed when it is called.
-        catch_unwind(AssertUnwindSafe(self.provide)).unwrap_or_else(|panic| {
+        catch_unwind(AssertUnwindSafe(provide)).unwrap_or_else(|panic| {
             // The payload's destructor is foreign code that may panic again.
             std::mem::forget(panic);
             self.panicked()
@@ -66,6 +66,27 @@ pub(crate) fn panicked() -> Vec<String> {
     providers().filter(is_new).map(text).collect()
 }
 
+/// Where the values of a context field of the program's own come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Provide {
+    /// A function of the program.
+    Function(fn() -> u64),
+    /// A [key](crate::Key) for numbers, which has the provider's number.
+    Number,
+    /// The same for texts.
+    Text,
+}
+
+impl Provide {
+    fn is_same(self, other: Provide) -> bool {
+        match (self, other) {
+            (Provide::Function(one), Provide::Function(other)) => ptr::fn_addr_eq(one, other),
+            (Provide::Number, Provide::Number) | (Provide::Text, Provide::Text) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Filled in order, never emptied; each is null or a provider that is never freed. A look is one load, so the event path may take it,
 /// and there is no lock that a forked child might inherit locked.
 static PROVIDERS: [AtomicPtr<Provider>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
@@ -84,19 +105,20 @@ pub(crate) fn providers() -> impl Iterator<Item = &'static Provider> {
     (0..MOST).map_while(provider)
 }
 
-/// Registers a provider. Returns its number; the same for the same name and function.
-pub(crate) fn register(name: &'static str, provide: fn() -> u64) -> Result<usize> {
-    register_by_number(name, [provide; MOST])
+/// Whether a field that a program registers may have this name.
+pub(crate) fn may_be_registered(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !BUILT_IN.contains(&name)
+        && !matches!(name, "threads" | "none")
 }
 
-/// Registers a provider whose function depends on the number that it gets.
-pub(crate) fn register_by_number(name: &'static str, by_number: [fn() -> u64; MOST]) -> Result<usize> {
-    let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if !is_identifier || BUILT_IN.contains(&name) || matches!(name, "threads" | "none") {
+/// Registers a provider. Returns its number; the same for what is the same.
+pub(crate) fn register(name: &'static str, provide: Provide) -> Result<usize> {
+    if !may_be_registered(name) {
         return Err(Kind::ContextName(name).into());
     }
-    for (number, (place, provide)) in PROVIDERS.iter().zip(by_number).enumerate() {
+    for (number, place) in PROVIDERS.iter().enumerate() {
         if provider(number).is_none() {
             let new = Box::into_raw(Box::new(Provider::new(name, provide)));
             // Release: orders the provider before its address. Pairs with the load in `provider`.
@@ -108,8 +130,7 @@ pub(crate) fn register_by_number(name: &'static str, by_number: [fn() -> u64; MO
         }
         // Where another thread was first just now, its provider may be the same.
         if let Some(known) = provider(number).filter(|known| known.name == name) {
-            let is_same = std::ptr::fn_addr_eq(known.provide, provide);
-            return if is_same { Ok(number) } else { Err(Kind::ContextTaken(name).into()) };
+            return if known.provide.is_same(provide) { Ok(number) } else { Err(Kind::ContextTaken(name).into()) };
         }
     }
     Err(Kind::TooManyContexts(MOST).into())
@@ -127,17 +148,23 @@ pub(crate) enum ContextValue {
     Nesting,
     ProcessName(&'static str),
     ThreadName,
-    Provided(&'static Provider),
+    Provided(&'static Provider, fn() -> u64),
+    KeyNumber(usize),
+    KeyText(usize),
 }
 
 impl ContextValue {
     /// What there is now: [`BUILT_IN`], then the providers.
     pub(crate) fn fields() -> Vec<Field> {
-        let kind = |name: &str| match name {
-            "procname" | "thread_name" => ValueKind::Text,
-            _ => ValueKind::Integer,
-        };
-        BUILT_IN.into_iter().chain(providers().map(|p| p.name)).map(|name| Field::new(name, kind(name))).collect()
+        let kind = |is_text| if is_text { ValueKind::Text } else { ValueKind::Integer };
+        let built_in = BUILT_IN.into_iter().map(|name| Field::new(name, kind(matches!(name, "procname" | "thread_name"))));
+        let provided = providers().map(|p| Field::new(p.name, kind(matches!(p.provide, Provide::Text))));
+        built_in.chain(provided).collect()
+    }
+
+    /// Whether its values are texts.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self, ContextValue::ProcessName(_) | ContextValue::ThreadName | ContextValue::KeyText(_))
     }
 
     /// The one of this index in [`fields`](Self::fields).
@@ -153,7 +180,15 @@ impl ContextValue {
                 threads::want_names();
                 ContextValue::ThreadName
             }
-            _ => ContextValue::Provided(provider(usize::from(index) - BUILT_IN.len())?),
+            _ => {
+                let number = usize::from(index) - BUILT_IN.len();
+                let provider = provider(number)?;
+                match provider.provide {
+                    Provide::Function(provide) => ContextValue::Provided(provider, provide),
+                    Provide::Number => ContextValue::KeyNumber(number),
+                    Provide::Text => ContextValue::KeyText(number),
+                }
+            }
         })
     }
 
@@ -175,7 +210,10 @@ impl ContextValue {
             ContextValue::Nesting => Value::Integer(nesting().into()),
             ContextValue::ProcessName(name) => Value::Text(name.as_bytes()),
             ContextValue::ThreadName => Value::Text(threads::bytes(room.0.get_or_init(|| threads::in_bytes(threads::name())))),
-            ContextValue::Provided(provider) => Value::Integer(provider.value().into()),
+            ContextValue::Provided(provider, provide) => Value::Integer(provider.value(provide).into()),
+            ContextValue::KeyNumber(slot) => Value::Integer(key::number(slot).into()),
+            // SAFETY: a room is of one evaluation, in which no scope ends that was there before it (KY-1).
+            ContextValue::KeyText(slot) => Value::Text(unsafe { key::text(slot) }.as_bytes()),
         }
     }
 }

@@ -52,6 +52,7 @@ impl Front {
         let fields = rings.map_or(&[][..], |stream| &stream.context);
         let bytes = |field: &ctf::Field| match field.class {
             ctf::FieldClass::Integer { bits, .. } => usize::from(bits) / 8,
+            ctf::FieldClass::Text { length } => length as usize,
             _ => 0, // there are none, see `Context::fields`
         };
         Front { size: fields.iter().map(bytes).sum(), has_cpu: fields.iter().any(|field| field.name == "cpu") }

@@ -8,7 +8,7 @@ use super::spec::Spec;
 use super::table::{Figures, Group, Key, Table};
 use super::{KeyValue, Number};
 use crate::condition::{Source, scope};
-use crate::provider::{ContextValue, Room};
+use crate::provider::Room;
 use crate::rule::Placed;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -210,7 +210,7 @@ impl Plan {
             let input = resolve(path, &scope).map_err(|e| (e, path.at))?;
             let source = Source::of(&input);
             shown.push(match (&source, class_of(class.fields, &input)) {
-                (Source::Context(ContextValue::ProcessName(_) | ContextValue::ThreadName), _) => Shown::Text,
+                (Source::Context(context), _) if context.is_text() => Shown::Text,
                 // One with a length of 8 bits is a character.
                 (_, Some(FieldClass::String { length_bits: 16 })) => Shown::Text,
                 (_, Some(FieldClass::Bool)) => Shown::Bool,
@@ -229,7 +229,7 @@ impl Plan {
                 (Error::at(name, 0..name.len(), problem, format!("count its values: `EVENT by {name}`")), path.at)
             };
             let kind = match (&source, class_of(class.fields, &input)) {
-                (Source::Context(ContextValue::ProcessName(_) | ContextValue::ThreadName), _) => return Err(wrong("text")),
+                (Source::Context(context), _) if context.is_text() => return Err(wrong("text")),
                 (Source::Context(_), _) => Kind::Unsigned,
                 (_, Some(FieldClass::Integer { signed, .. })) => {
                     if *signed {

@@ -9,7 +9,6 @@ use super::key::{self, MOST, Part};
 use super::measure::{Kind, Plan, Shown};
 use super::table::{KEY, Key};
 use crate::condition::Source;
-use crate::provider::ContextValue;
 use std::array;
 use trace_registry::EventClass;
 use trace_registry::field::{FieldClass, FieldDescriptor, Step};
@@ -110,7 +109,7 @@ fn fixed(class: &FieldClass) -> Option<(usize, Option<Class>)> {
 /// Where a source of a [`Plan`] is, if that is known beforehand.
 fn known(source: &Source, layout: Option<&Layout>) -> Option<Slot> {
     match source {
-        Source::Context(ContextValue::ProcessName(_) | ContextValue::ThreadName) => None,
+        Source::Context(context) if context.is_text() => None,
         Source::Context(context) => Some(Slot::Number(Number::context(*context))),
         _ => layout?.find(source),
     }
@@ -253,7 +252,7 @@ impl Projection {
 mod tests {
     use super::*;
     use crate::aggregate::carrier::{Asked, Pieces, Scattered, Words};
-    use crate::provider::Room;
+    use crate::provider::{ContextValue, Room};
     use proptest::prelude::*;
     use trace_filter::Value;
     use trace_registry::condition::Values;
