@@ -16,6 +16,7 @@ pub use types::{
     Sequence, Structure, Text, Type, Variant,
 };
 
+use crate::extras::is_extras;
 use crate::header::Header;
 
 /// A trace as its metadata declares it.
@@ -139,6 +140,14 @@ pub struct EventClass {
     pub context: Option<Root>,
     /// Payload.
     pub fields: Option<Root>,
+}
+
+impl EventClass {
+    /// Whether it has a field whose keys are known only at run time, as `ringtrace::Extra` makes it. Events say
+    /// [which](crate::reader::Event::extra).
+    pub fn has_extras(&self) -> bool {
+        self.fields.iter().flat_map(|root| &root.structure.members).any(|member| is_extras(&member.class))
+    }
 }
 
 impl Declarations {

@@ -58,6 +58,7 @@ pub mod ctf2;
 pub mod declared;
 mod decode;
 mod error;
+mod extras;
 mod header;
 pub mod index;
 pub mod metadata;

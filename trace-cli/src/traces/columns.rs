@@ -17,8 +17,16 @@ const BUILT_IN: [&str; 4] = ["time", "event", "level", "cpu"];
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) name: String,
-    fields: HashMap<Class, Field>,
-    last: Option<(Class, Option<Field>)>,
+    fields: HashMap<Class, Access>,
+    last: Option<(Class, Option<Access>)>,
+}
+
+/// How a class has it.
+#[derive(Clone, Debug)]
+enum Access {
+    Field(Field),
+    /// Perhaps, under a key that is known only at run time.
+    Extra,
 }
 
 /// Some columns of a table of events.
@@ -43,13 +51,19 @@ impl Column {
 
     /// Finds a field in the classes that have it.
     pub(super) fn anywhere(name: &str, classes: &[(&StreamClass, &EventClass)]) -> Self {
-        let find = |(stream, class): &(&StreamClass, &EventClass)| Some((Class::of(class), find(stream, class, name)?));
+        let find = |(stream, class): &(&StreamClass, &EventClass)| {
+            let extra = class.has_extras().then_some(Access::Extra);
+            Some((Class::of(class), find(stream, class, name).map(Access::Field).or(extra)?))
+        };
         Self { name: name.to_owned(), fields: classes.iter().filter_map(find).collect(), last: None }
     }
 
     /// Whether it is of the events themselves, and not of their context.
     pub(super) fn is_payload(&self) -> bool {
-        self.fields.values().any(|field| field.scope() == Scope::Payload)
+        self.fields.values().any(|access| match access {
+            Access::Field(field) => field.scope() == Scope::Payload,
+            Access::Extra => true,
+        })
     }
 
     pub(super) fn is_of(&self, class: &EventClass) -> bool {
@@ -61,8 +75,10 @@ impl Column {
         if self.last.as_ref().is_none_or(|(known, _)| *known != class) {
             self.last = Some((class, self.fields.get(&class).cloned()));
         }
-        let (_, field) = self.last.as_ref()?;
-        event.get(field.as_ref()?)
+        match self.last.as_ref()?.1.as_ref()? {
+            Access::Field(field) => event.get(field),
+            Access::Extra => event.extra(&self.name),
+        }
     }
 
     /// The value as text in one line; `None` where the event has none.
@@ -110,6 +126,7 @@ fn collect(members: &[Member], before: &str, all: &mut Vec<String>) {
             Type::Structure(structure) if structure.members.iter().any(|member| member.name() == "value") => all.push(name),
             Type::Structure(structure) => collect(&structure.members, &format!("{name}."), all),
             Type::Variant(variant) if !variant.options.iter().any(|option| option.name() == "some") => {
+                all.push(name.clone());
                 collect(&variant.options, &format!("{name}."), all);
             }
             _ => all.push(name),
@@ -125,7 +142,7 @@ pub(super) fn show(value: Scalar<'_>) -> Option<String> {
         Scalar::Long(number) => number.to_string(),
         Scalar::Float(number) => number.to_string(),
         Scalar::Boolean(value) => value.to_string(),
-        Scalar::Enumeration(_, number) => value.as_str().map_or_else(|| number.to_string(), |name| name.into_owned()),
+        Scalar::Enumeration(_, number) if value.as_str().is_none() => number.to_string(),
         Scalar::Blob(bytes) => bytes.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text

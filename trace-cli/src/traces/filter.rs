@@ -24,6 +24,8 @@ enum Shape {
     Structure(Vec<Node>),
     Optional(Box<Node>),
     Variant(Vec<Node>),
+    /// Perhaps there, under a key that is known only at run time, and taken for one of this kind.
+    Extra(Kind),
 }
 
 /// How a value is read from an event.
@@ -36,6 +38,11 @@ enum Access {
         path: Vec<String>,
         asks: Asks,
     },
+    /// A key that is known only at run time, or whether it is there.
+    Extra {
+        key: String,
+        is_presence: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -47,10 +54,9 @@ enum Asks {
 
 impl Filter {
     pub(super) fn new(expression: &Expression, stream: &StreamClass, class: &EventClass) -> Result<Self, Error> {
-        let fields = nodes(class.fields.as_ref().map(|root| &root.structure), &[]);
+        let mut fields = nodes(class.fields.as_ref().map(|root| &root.structure), &[]);
         let context = context(stream, class);
-        let describe = |nodes: &[Node]| nodes.iter().map(Node::describe).collect::<Vec<_>>();
-        let program = expression.compile(&trace_filter::Scope::new(describe(&fields), describe(&context)))?;
+        let program = compile(expression, &mut fields, &context, class)?;
         let access = |input: &Input| {
             let (nodes, scopes) = if input.context {
                 (&context, vec![Scope::EventContext, Scope::StreamContext, Scope::PacketContext])
@@ -66,6 +72,26 @@ impl Filter {
     pub(super) fn accepts(&self, event: &Event<'_>) -> bool {
         self.program.accepts(&Inputs { filter: self, event })
     }
+}
+
+/// Compiles an expression. What no field is called may be a key of the event; of which kind, the expression decides.
+fn compile(expression: &Expression, fields: &mut Vec<Node>, context: &[Node], class: &EventClass) -> Result<Program, Error> {
+    let describe = |nodes: &[Node]| nodes.iter().map(Node::describe).collect::<Vec<_>>();
+    let error = match expression.compile(&trace_filter::Scope::new(describe(fields), describe(context))) {
+        Err(error) if class.has_extras() && error.problem().starts_with("no field is called") => error,
+        compiled => return compiled,
+    };
+    let Some(name) = error.text().get(error.span()).map(|name| name.trim_matches('`').to_owned()) else { return Err(error) };
+    let mut failed = None;
+    for kind in [Kind::Text, Kind::Float, Kind::Integer, Kind::Bool] {
+        fields.push(Node { name: name.clone(), shape: Shape::Extra(kind), path: Vec::new() });
+        match compile(expression, fields, context, class) {
+            Ok(program) => return Ok(program),
+            Err(error) => drop(failed.get_or_insert(error)),
+        }
+        fields.pop();
+    }
+    Err(failed.unwrap_or(error))
 }
 
 struct Inputs<'e> {
@@ -93,6 +119,9 @@ impl Access {
                 Step::Field(place) | Step::Option(place) => node = among.get(usize::from(*place)),
             }
         }
+        if let Some(Node { shape: Shape::Extra(_), name, .. }) = node {
+            return Self::Extra { key: name.clone(), is_presence: matches!(asks, Asks::Presence) };
+        }
         if let Asks::Value = asks {
             node = node.map(Node::bare);
         }
@@ -114,6 +143,8 @@ impl Access {
         let (scopes, path, asks) = match self {
             Self::Field(field) => return event.get(field).map_or(Of::Missing, scalar),
             Self::Tree { scopes, path, asks } => (scopes, path, asks),
+            Self::Extra { key, is_presence: true } => return Of::Integer(event.extra(key).is_some().into()),
+            Self::Extra { key, is_presence: false } => return event.extra(key).map_or(Of::Missing, scalar),
         };
         let tree = scopes.iter().find_map(|scope| descend(event.value(*scope), path));
         match asks {
@@ -255,6 +286,7 @@ impl Node {
             Shape::Plain(kind) => kind.clone(),
             Shape::Structure(members) => Kind::Structure(describe(members)),
             Shape::Optional(inner) => Kind::Optional(Box::new(inner.kind())),
+            Shape::Extra(kind) => Kind::Optional(Box::new(kind.clone())),
             Shape::Variant(options) => Kind::Variant(describe(options)),
         }
     }

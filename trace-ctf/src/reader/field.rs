@@ -56,6 +56,8 @@ pub enum Scalar<'p> {
     Blob(&'p [u8]),
     /// An optional value that is not there.
     Absent,
+    /// The name of the option that a variant has; its value is found by that name.
+    Option(&'p str),
 }
 
 impl Field {
@@ -121,7 +123,7 @@ pub(super) fn read<'p>(root: &'p Root, path: &[u32], mut cursor: Cursor<'p>, imp
     found
 }
 
-fn scalar<'p>(item: Item<'p, 'p>) -> Option<Scalar<'p>> {
+pub(super) fn scalar<'p>(item: Item<'p, 'p>) -> Option<Scalar<'p>> {
     Some(match item {
         Item::Unsigned(_, value) => Scalar::Unsigned(value),
         Item::Signed(_, value) => Scalar::Signed(value),
@@ -134,6 +136,7 @@ fn scalar<'p>(item: Item<'p, 'p>) -> Option<Scalar<'p>> {
         Item::Wide(encoding, bytes) => Scalar::Wide(encoding, bytes),
         Item::Blob(_, bytes) => Scalar::Blob(bytes),
         Item::Absent => Scalar::Absent,
+        Item::VariantBegin(option) => Scalar::Option(option.name()),
         _ => return None,
     })
 }
@@ -202,12 +205,13 @@ impl<'p> Scalar<'p> {
         }
     }
 
-    /// The text, or the first name of an enumeration's value; what is not UTF-8 in it is replaced.
+    /// The text, the first name of an enumeration's value, or the name of an option; what is not UTF-8 in it is replaced.
     pub fn as_str(&self) -> Option<Cow<'p, str>> {
         match *self {
             Self::Text(bytes) => Some(String::from_utf8_lossy(bytes)),
             Self::Wide(encoding, bytes) => Some(encoding.decode(bytes).into()),
             Self::Enumeration(class, value) => class.labels(value).next().map(Cow::Borrowed),
+            Self::Option(name) => Some(Cow::Borrowed(name)),
             _ => None,
         }
     }

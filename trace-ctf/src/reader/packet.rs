@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::declared::{Declarations, EventClass, Import, Role, Root, StreamClass};
 use crate::decode::{Cursor, Fault, Item};
 use crate::error::{Kind, Place};
+use crate::extras::{Pairs, Piece, is_extras};
 use crate::packet::MAGIC;
 use crate::reader::Value;
 use crate::reader::field::{self, Field, Scalar};
@@ -582,6 +583,24 @@ impl<'p> Event<'p> {
     /// For one event. [`Field`] is quicker for many.
     pub fn field(&self, name: &str) -> Option<Scalar<'p>> {
         self.get(&Field::find(self.packet.stream_class(), self.class(), name)?)
+    }
+
+    /// The value of a key that is known only at run time, in a field that has [such keys](EventClass::has_extras).
+    pub fn extra(&self, key: &str) -> Option<Scalar<'p>> {
+        let (mut found, mut pairs, mut is_it) = (None, None::<Pairs>, false);
+        self.visit(Scope::Payload, |item| {
+            let Some(walk) = &mut pairs else {
+                pairs = matches!(item, Item::Member(member) if is_extras(&member.class)).then(Pairs::default);
+                return;
+            };
+            match walk.step(&item) {
+                Piece::Key(bytes) => is_it = bytes == key.as_bytes(),
+                Piece::Value if is_it && found.is_none() => found = field::scalar(item),
+                Piece::End => pairs = None,
+                Piece::Value | Piece::Form => {}
+            }
+        });
+        found
     }
 
     /// The integer at a path in an earlier structure.

@@ -23,6 +23,7 @@ use writer::{Scratch, Writer};
 /// - Lengths and tags are left out. An optional value is itself or `none`, an enumeration its label or else its number, a
 ///   variant the name of the option and its value, a redacted value `<redacted>`. A structure whose only member is a sequence,
 ///   array, text or optional named `value` looks like that member, because nested ones are recorded as such structures.
+/// - Keys that are known only at run time (`ringtrace::Extra`) look like fields.
 /// - Numbers are exact, with their unit behind them.
 /// - Texts are in quotes, with Rust's escapes. No control character and no invalid UTF-8 of a trace gets into a line as it is,
 ///   so lines are UTF-8 and safe to show.
@@ -111,6 +112,11 @@ impl Readable {
         let place = out.len() - start;
         self.rest(event, out);
         place
+    }
+
+    /// Appends the fields of an event alone, as its line has them.
+    pub fn fields(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        Writer::new(event, Scope::Payload, &self.threads, &mut self.scratch, out).write("");
     }
 
     fn time(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {

@@ -6,7 +6,7 @@ use super::{Field, FieldClass, FieldDescriptor, Payload, Sizes, Step, Value, Var
 ///
 /// As a field, `extras: &'a [(&'a str, Extra<'a>)]` holds any keys, each with a value; as many as find room in a record (some
 /// nine with numbers, six with texts), the rest is cut, which is counted; so is the end of a key or a text that finds no room.
-/// Filters and aggregations do not see them.
+/// Rules and aggregations do not see them; the verbs that read a trace do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extra<'a> {
     /// An integer.

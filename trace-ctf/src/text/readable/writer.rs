@@ -7,6 +7,7 @@ use super::escape;
 use super::threads::Threads;
 use crate::declared::{Base, Enumeration, Flags, Float, Integer, Member, Structure, Type};
 use crate::decode::Item;
+use crate::extras::{Pairs, Piece, is_extras};
 use crate::reader::{Event, Long, Scope};
 
 /// What one event after the other needs, kept for its memory.
@@ -51,6 +52,8 @@ pub(super) struct Writer<'w> {
     is_thread: bool,
     /// Whether the value has nothing that the unit could be one of.
     is_unitless: bool,
+    /// Within a field whose keys are known only at run time.
+    extras: Option<Pairs>,
 }
 
 impl<'w> Writer<'w> {
@@ -64,7 +67,7 @@ impl<'w> Writer<'w> {
         scratch.frames.clear();
         scratch.units.clear();
         let (is_hidden, is_thread, is_unitless) = (false, false, false);
-        Self { event, scope, threads, scratch, out, first: "", is_hidden, is_thread, is_unitless }
+        Self { event, scope, threads, scratch, out, first: "", is_hidden, is_thread, is_unitless, extras: None }
     }
 
     /// Appends the members with `first` before them; `false` where there are none.
@@ -77,6 +80,15 @@ impl<'w> Writer<'w> {
     fn item(&mut self, item: &Item<'_, '_>) {
         if core::mem::take(&mut self.is_hidden) {
             return;
+        }
+        if let Some(mut pairs) = self.extras.take() {
+            let part = pairs.step(item);
+            self.extras = if let Piece::End = part { None } else { Some(pairs) };
+            match part {
+                Piece::Key(key) => return self.key(key),
+                Piece::Form | Piece::End => return,
+                Piece::Value => {}
+            }
         }
         match *item {
             Item::Unsigned(class, value) => self.integer(class, value),
@@ -127,14 +139,18 @@ impl<'w> Writer<'w> {
             self.is_hidden = true;
             return;
         }
+        if is_extras(&member.class) {
+            self.extras = Some(Pairs::default());
+            return;
+        }
         self.separate();
         if let Some(assign) = self.scratch.frames.last().and_then(|frame| frame.assign) {
             let name = match member.name() {
                 "cpu_id" if is_outer && self.scope == Scope::PacketContext => "cpu",
                 name => name,
             };
-            // An identifier.
-            self.out.extend(name.as_bytes());
+            // In CTF 2 it may be any text.
+            escape::bare(name, self.out);
             self.out.push(assign);
         }
         let unit = member.unit.as_ref().map(|unit| {
@@ -144,6 +160,13 @@ impl<'w> Writer<'w> {
         });
         self.scratch.frames.push(Frame { is_holder: true, unit, ..Frame::default() });
         self.is_thread = is_outer && self.scope != Scope::Payload && member.name() == "vtid";
+    }
+
+    /// Begins what looks like a member, and has its name from the event.
+    fn key(&mut self, key: &[u8]) {
+        self.separate();
+        escape::label(&String::from_utf8_lossy(key), self.out);
+        self.out.push(b'=');
     }
 
     /// Whether a member of the packet context is told better by the event's own context.
