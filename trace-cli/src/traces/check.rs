@@ -8,12 +8,13 @@ use serde_json::json;
 use trace_ctf::index::{self, Entry};
 use trace_ctf::reader::{LossKind, Packet, PacketInfo, Stream, Trace};
 
+use super::open::Place;
 use super::whole::Whole;
-use super::{open, source, time};
+use super::{source, time};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{Failure, remedy};
-use crate::live::text::table;
+use crate::live::text::{out, table};
 
 /// Findings that are shown of each stream.
 const SHOWN: usize = 10;
@@ -24,8 +25,8 @@ const SHOWN: usize = 10;
 /// is told too, and is no problem, as is that the CPUs of a snapshot begin at different times.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
-    directory: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// What was found about one stream.
@@ -51,8 +52,8 @@ impl Report {
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let mut traces = open::traces(arguments.directory.as_deref())?;
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut traces = arguments.place.open()?;
+    let mut out = io::BufWriter::new(out(common.json));
     let (mut rows, mut findings, mut events) = (Vec::new(), Vec::new(), 0);
     for trace in &mut traces {
         let damage = trace.take_damage();

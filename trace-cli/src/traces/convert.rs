@@ -1,24 +1,25 @@
 //! `ringtrace convert`: the same streams under another form of metadata.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use trace_ctf::metadata::Format;
 use trace_ctf::reader::Trace;
 
-use super::open;
+use super::open::{self, Place};
 use crate::Outcome;
 use crate::common::{Common, format_parser};
 use crate::failure::{self, Failure, remedy};
+use crate::live::text::out;
 
 /// Writes a trace with metadata in another form of CTF. The streams are copied byte for byte.
 ///
 /// Example: ringtrace convert shop.ringtrace -o shop2.ringtrace --format ctf2
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory of the trace, or one above several.
-    directory: PathBuf,
+    #[command(flatten)]
+    place: Place,
 
     /// Directory to make.
     #[arg(short, long, value_name = "DIRECTORY")]
@@ -30,7 +31,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let traces = open::parts(&arguments.directory)?;
+    let place = arguments.place.one()?;
+    let traces = open::parts(&place)?;
     // Before anything is written: one that cannot be said in this form leaves nothing behind.
     let metadata: Vec<Option<String>> = traces.iter().map(|trace| metadata(trace, arguments.format)).collect::<Result<_, _>>()?;
     make(&arguments.output)?;
@@ -43,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
         let foreign: Vec<_> = foreign.into_iter().filter_map(|error| error.stream()?.file_name()?.to_str()).collect();
         // One trace becomes the directory itself, several keep their places below it.
-        let inside = trace.path().strip_prefix(&arguments.directory).unwrap_or(Path::new(""));
+        let inside = trace.path().strip_prefix(&place).unwrap_or(Path::new(""));
         let directory = if inside.as_os_str().is_empty() { arguments.output.clone() } else { arguments.output.join(inside) };
         fs::create_dir_all(&directory).map_err(|error| Failure::file(&directory, error))?;
         copy(trace.path(), &directory, |name| name != "metadata" && !foreign.contains(&name))?;
@@ -101,7 +103,7 @@ fn tell(trace: &Trace, directory: &Path, format: Format, common: &Common) -> Res
     if common.json {
         let line = serde_json::json!({ "output": directory, "format": format.name(), "event_classes": events,
             "stream_classes": streams, "converted": is_new });
-        writeln!(io::stdout().lock(), "{line}")?;
+        writeln!(out(true), "{line}")?;
         return Ok(());
     }
     let count = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "es" });

@@ -14,7 +14,7 @@ use super::time::span;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
-use crate::live::text::{Rate, table};
+use crate::live::text::{Rate, out, table};
 
 /// Compares two traces: how many events of each class there are, how often they come, and what was lost.
 ///
@@ -29,19 +29,14 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     wanted: Wanted,
-
-    /// Only events before a time.
-    #[arg(long = "until", alias = "to", value_name = "TIME", help_heading = "Which events")]
-    to: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summaries = [Summary::default(), Summary::default()];
     let [first, second] = &mut summaries;
-    let to = arguments.to.as_deref();
     // What is meant may be in one of them only, so a name is wrong where neither has it.
-    let a = Opened::new(open::traces(Some(&arguments.a))?, &arguments.wanted, to, first);
-    let b = Opened::new(open::traces(Some(&arguments.b))?, &arguments.wanted, to, second);
+    let a = Opened::new(open::traces(&arguments.a)?, &arguments.wanted, first);
+    let b = Opened::new(open::traces(&arguments.b)?, &arguments.wanted, second);
     let (a, b) = match (a, b) {
         (Err(failure), Err(_)) => return Err(failure),
         other => other,
@@ -62,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         let change = |counts: &[Count; 2]| counts[0].events.abs_diff(counts[1].events);
         change(y).cmp(&change(x))
     });
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(out(common.json));
     if common.json {
         for (name, counts) in &rows {
             let [a, b] = [0, 1].map(|side| counts[side].json(durations[side]));

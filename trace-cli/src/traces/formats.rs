@@ -1,27 +1,28 @@
 //! `ringtrace formats`: what the events of a trace look like.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 use serde_json::json;
 use trace_ctf::declared::{EventClass, StreamClass};
 use trace_ctf::text;
 
-use super::{json, open};
+use super::json;
+use super::open::Place;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
+use crate::live::text::out;
 
 /// Describes every event class of a trace: its name, ID, level, place, and fields with type, size and unit.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
-    directory: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let traces = open::traces(arguments.directory.as_deref())?;
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let traces = arguments.place.open()?;
+    let mut out = io::BufWriter::new(out(common.json));
     let mut first = true;
     for trace in &traces {
         let declared = trace.declarations();

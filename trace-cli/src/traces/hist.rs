@@ -9,13 +9,14 @@ use trace_ctf::reader::{Event, Scalar};
 
 use super::columns::{Column, names, show};
 use super::distribution::{Bucket, Distribution};
-use super::source::{Classes, Gather, Opened, SourceOption, there_are};
+use super::open::why_no_trace;
+use super::source::{Classes, Gather, Opened, Source, there_are};
 use super::summary::Summary;
 use crate::Outcome;
 use crate::common::{Common, more_groups};
 use crate::failure::{self, Failure};
 use crate::live::aggregate::{Live, Options, histogram, names as names_of, steps};
-use crate::live::text::table;
+use crate::live::text::{out, table};
 
 /// Characters of the longest bar.
 const BAR: usize = 40;
@@ -23,18 +24,19 @@ const BAR: usize = 40;
 const GROUPS: usize = 1_000;
 const TEXTS: usize = 50_000;
 
+/// What the words are.
+const WORDS: &str = "EVENT.FIELD, where * in EVENT stands for any text. `by FIELD`: a histogram for each value of another field, or of a \
+                     context field such as vtid. The directory of a trace, or one above it; without one, the newest *.ringtrace here. Of \
+                     a process, what a rule says: `by FIELD, FIELD`, `if EXPRESSION`";
+
 /// Shows how the values of a field are distributed: as a plot of powers of two, or of equal steps, with percentiles.
 ///
 /// Texts and enumerations are counted by value. Percentiles are within 1 %; the least and the greatest value are exact.
 ///
 /// Examples: ringtrace hist shop:cache_lookup.bytes by outcome; ringtrace hist shop:request_begin.path
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("words", |words| words.required(true).value_name("EVENT.FIELD [by FIELD] [DIRECTORY]").help(WORDS).long_help(WORDS)))]
 pub(crate) struct Arguments {
-    /// EVENT.FIELD, where * in EVENT stands for any text; then, as wanted, `by FIELD`: a histogram for each value of another field,
-    /// or of a context field such as vtid. Of a process, what a rule says: `by FIELD, FIELD`, `if EXPRESSION`.
-    #[arg(value_name = "WHAT", required = true)]
-    what: Vec<String>,
-
     /// So many equal steps between the least and the greatest value; reads the trace twice.
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     linear: Option<u32>,
@@ -54,7 +56,7 @@ pub(crate) struct Arguments {
     live: Live,
 
     #[command(flatten)]
-    source: SourceOption,
+    source: Source,
 }
 
 /// The field behind `by`.
@@ -63,8 +65,14 @@ pub(super) fn by(words: &[String]) -> Result<Option<&str>, Failure> {
         [] => Ok(None),
         [by, field] if by == "by" => Ok(Some(field)),
         [by] if by == "by" => Err(Failure::Wrong("by: the name of a field belongs behind it".to_owned())),
-        [word, ..] => Err(Failure::Wrong(format!("{word}: write `by FIELD`"))),
+        [by, _, word, ..] if by == "by" => Err(surplus(word)),
+        [word, ..] => Err(surplus(word)),
     }
+}
+
+fn surplus(word: &str) -> Failure {
+    why_no_trace(word)
+        .unwrap_or_else(|| Failure::Wrong(format!("{word}: write `by FIELD`, or a directory in which there is a trace")))
 }
 
 /// Values of one group.
@@ -167,7 +175,7 @@ pub(super) fn find<'o>(opened: &'o Opened, what: &str) -> Result<(Classes<'o>, S
 
 /// Those of a process, while it runs.
 fn live(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let (what, lquantize) = (arguments.what.join(" "), arguments.lquantize);
+    let (what, lquantize) = (arguments.source.place.words().join(" "), arguments.lquantize);
     let wanted = Aggregate { what, quantize: lquantize.is_none(), lquantize, ..Aggregate::default() };
     histogram(wanted, &arguments.options, &arguments.live, common, |figures, out| {
         for group in figures.groups.iter().take(arguments.count) {
@@ -191,11 +199,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     if arguments.live.is_meant() {
         return live(arguments, common);
     }
-    let words: Vec<String> = arguments.what.iter().flat_map(|w| w.split_whitespace()).map(str::to_owned).collect();
-    let (what, words) = words.split_first().ok_or_else(|| Failure::Wrong("write EVENT.FIELD".to_owned()))?;
     let mut summary = Summary::default();
-    let opened = arguments.source.open(&mut summary)?;
-    let (classes, field) = find(&opened, what)?;
+    let (words, opened) = arguments.source.open_by_name(&mut summary)?;
+    let words: Vec<String> = words.iter().flat_map(|w| w.split_whitespace()).map(str::to_owned).collect();
+    let (what, words) = words.split_first().ok_or_else(|| Failure::Wrong("write EVENT.FIELD".to_owned()))?;
+    let (classes, field) = find(&opened, what).map_err(|failure| why_no_trace(what).unwrap_or(failure))?;
     let by = by(words)?;
     if let Some(by) = by {
         Column::new(by, &classes)?;
@@ -226,7 +234,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     }
     let mut groups: Vec<_> = groups.into_iter().filter(|(_, group)| group.count() > 0).collect();
     groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count()));
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(out(common.json));
     let name = by.unwrap_or_default();
     for (number, (key, group)) in groups.iter().take(arguments.count).enumerate() {
         if common.json {

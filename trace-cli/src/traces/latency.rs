@@ -14,21 +14,27 @@ use super::columns::Column;
 use super::distribution::Distribution;
 use super::hist::by;
 use super::names::{Names, Thread, Who};
+use super::open::why_no_trace;
 use super::slices::{began, own_duration};
-use super::source::{Class, Item, Opened, SourceOption};
+use super::source::{Class, Item, Opened, Source};
 use super::summary::{Count, Summary};
 use super::time::{self, span};
 use super::whole::Whole;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
-use crate::live::text::table;
+use crate::live::text::{out, table};
 
 /// Begins that wait for their ends, at most. Where there are more, the trace is read several times, each time for some of the keys.
 const WAITING: usize = 1 << 17;
 
 /// How many times a trace is read at most; then the begins that waited longest are forgotten.
 const READINGS: u64 = 1 << 10;
+
+/// What the words are.
+const WORDS: &str = "The event at which time begins, or a traced function: its name, the end of it, or a pattern. The event at which it \
+                     ends. `by FIELD`: what both have in common, instead of the thread. The directory of a trace, or one above it; \
+                     without one, the newest *.ringtrace here";
 
 /// Pairs two events, and shows how much time lies between them: percentiles, and the slowest pairs with their time.
 ///
@@ -40,15 +46,8 @@ const READINGS: u64 = 1 << 10;
 ///
 /// Example: ringtrace latency shop:request_begin shop:request_end by id
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("words", |words| words.required(true).value_name("A [B] [by FIELD] [DIRECTORY]").help(WORDS).long_help(WORDS)))]
 pub(crate) struct Arguments {
-    /// The event at which time begins: its name, the end of it, or a pattern. Or a traced function.
-    #[arg(value_name = "A")]
-    begin: String,
-
-    /// The event at which it ends; and `by FIELD`: what both have in common, instead of the thread.
-    #[arg(value_name = "B] [by FIELD", num_args = 0..=3)]
-    rest: Vec<String>,
-
     /// How many of the slowest are shown.
     #[arg(long, value_name = "N", default_value_t = 5)]
     slowest: usize,
@@ -58,7 +57,7 @@ pub(crate) struct Arguments {
     across_losses: bool,
 
     #[command(flatten)]
-    source: SourceOption,
+    source: Source,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -159,42 +158,55 @@ impl Part {
     }
 }
 
-impl Arguments {
-    /// The second event, and the field behind `by`.
-    fn parts(&self) -> Result<(Option<&str>, Option<&str>), Failure> {
-        match &self.rest[..] {
-            [] => Ok((None, None)),
-            [end] if end != "by" => Ok((Some(end), None)),
-            [end, rest @ ..] if end != "by" => Ok((Some(end), by(rest)?)),
-            rest => Ok((None, by(rest)?)),
+/// What is to be paired.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    begin: &'a str,
+    /// The second event, if the first is no function.
+    end: Option<&'a str>,
+    /// The field behind `by`.
+    by: Option<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(words: &'a [String]) -> Result<Self, Failure> {
+        let Some((begin, rest)) = words.split_first().filter(|(begin, _)| *begin != "by") else {
+            return Err(Failure::Wrong("name the event at which time begins, or a function: ringtrace latency A B".to_owned()));
+        };
+        match rest {
+            [end, rest @ ..] if end != "by" => Ok(Self { begin, end: Some(end), by: by(rest)? }),
+            rest => Ok(Self { begin, end: None, by: by(rest)? }),
         }
     }
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
-    let opened = arguments.source.open(&mut summary)?;
-    let (end, by) = arguments.parts()?;
-    let (begin, end) = match end {
-        Some(end) => (arguments.begin.clone(), end.to_owned()),
-        None => (format!("{}::entry", arguments.begin), format!("{}::exit", arguments.begin)),
+    let (words, opened) = arguments.source.open_by_name(&mut summary)?;
+    // A word that is no event may be meant as the directory of a trace.
+    let is_event = |word: &str| word == "by" || opened.named(word).is_ok();
+    let told = |failure| words.iter().filter(|word| !is_event(word)).find_map(|word| why_no_trace(word)).unwrap_or(failure);
+    let asked = Asked::new(&words).map_err(&told)?;
+    let (begin, end) = match asked.end {
+        Some(end) => (asked.begin.to_owned(), end.to_owned()),
+        None => (format!("{}::entry", asked.begin), format!("{}::exit", asked.begin)),
     };
     let (begins, ends) = match (opened.named(&begin), opened.named(&end)) {
         (Ok(begins), Ok(ends)) => (begins, ends),
-        (Err(_), _) if arguments.parts()?.0.is_none() && opened.named(&arguments.begin).is_ok() => {
+        (Err(_), _) if asked.end.is_none() && opened.named(asked.begin).is_ok() => {
+            let begin = asked.begin;
             return Err(Failure::Wrong(format!(
-                "{}: an event, and no function: name the event at which time ends too\n  such as `ringtrace latency {} B`, where B may be \
-                 the same",
-                arguments.begin, arguments.begin
+                "{begin}: an event, and no function: name the event at which time ends too\n  such as `ringtrace latency {begin} B`, where \
+                 B may be the same"
             )));
         }
-        (Err(error), _) | (_, Err(error)) => return Err(error),
+        (Err(failure), _) | (_, Err(failure)) => return Err(told(failure)),
     };
     // Calls of a function nest; those of an async one are told apart by their future, and spans by their number.
-    let nests = arguments.parts()?.0.is_none();
+    let nests = asked.end.is_none();
     let of_future = |(_, class): &(_, &trace_ctf::declared::EventClass)| super::slices::is_of_future(class);
     let of_span = |(_, class): &(_, &trace_ctf::declared::EventClass)| super::slices::is_of_span(class);
-    let by = match by {
+    let by = match asked.by {
         None if nests && begins.iter().all(of_future) && ends.iter().all(of_future) => Some("future"),
         None if nests && begins.iter().all(of_span) && ends.iter().all(of_span) => Some("span"),
         by => by,
@@ -210,7 +222,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     // The exit of a call says how long it was: nothing that is missing makes that wrong.
     let durations: Vec<_> =
         ends.iter().filter_map(|(stream, class)| Some((Class::of(class), own_duration(stream, class)?))).collect();
-    let has_durations = nests && arguments.parts()?.1.is_none() && durations.len() == ends.len();
+    let has_durations = nests && asked.by.is_none() && durations.len() == ends.len();
     let classes = |of: &[(_, &trace_ctf::declared::EventClass)]| of.iter().map(|(_, class)| Class::of(class)).collect::<Vec<_>>();
     let reading = Reading {
         arguments,
@@ -224,8 +236,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     };
     let mut names = Names::default();
     let found = reading.all(&mut names, &mut summary)?;
-    let by = by.map(str::to_owned);
-    show(arguments, common, &opened.zone, &found, &Shown { by: by.as_deref(), has_durations, names: &names })?;
+    show(common, &opened.zone, &found, &Shown { asked, by, has_durations, names: &names })?;
     Ok(opened.close(&summary))
 }
 
@@ -375,6 +386,7 @@ impl Found {
 
 /// What is shown besides what was found.
 struct Shown<'s> {
+    asked: Asked<'s>,
     /// What pairs have in common, if not the thread.
     by: Option<&'s str>,
     /// Each figure is what an exit says.
@@ -383,16 +395,14 @@ struct Shown<'s> {
 }
 
 fn show(
-    arguments: &Arguments,
     common: &Common,
     zone: &jiff::tz::TimeZone,
     found: &Found,
-    &Shown { by, has_durations, names }: &Shown<'_>,
+    &Shown { asked: Asked { begin, end, .. }, by, has_durations, names }: &Shown<'_>,
 ) -> Result<(), Failure> {
     let mut slowest: Vec<_> = found.slowest.iter().map(|Reverse(pair)| pair).collect();
     slowest.sort_by_key(|(duration, begin, ..)| (Reverse(*duration), *begin));
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let (end, _) = arguments.parts()?;
+    let mut out = io::BufWriter::new(out(common.json));
     if common.json {
         let pair = |(duration, begin, key, thread): &&(u64, i64, Key, Thread)| {
             let mut row = json!({ "duration_ns": duration, "begin_ns": begin, "tid": thread.tid, "thread": names.of(thread) });
@@ -401,7 +411,7 @@ fn show(
             }
             row
         };
-        let row = json!({ "a": arguments.begin, "b": end, "latency_ns": found.all.json(), "across_losses": found.doubtful,
+        let row = json!({ "a": begin, "b": end, "latency_ns": found.all.json(), "across_losses": found.doubtful,
             "unpaired": { "a": found.unpaired.0, "b": found.unpaired.1, "open": found.open, "forgotten": found.forgotten,
                 "without_field": found.keyless },
             "slowest": slowest.iter().map(pair).collect::<Vec<_>>() });
@@ -442,7 +452,7 @@ fn show(
     }
     let (again, alone) = found.unpaired;
     if again + alone + found.open + found.forgotten + found.keyless > 0 {
-        let (a, b) = (&arguments.begin, end.unwrap_or(&arguments.begin));
+        let (a, b) = (begin, end.unwrap_or(begin));
         let more = |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
         let forgotten = more(found.forgotten, &format!("{a} that waited too long, while {WAITING} others began"));
         let keyless = more(found.keyless, "without the field");

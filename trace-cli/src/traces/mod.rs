@@ -1,7 +1,7 @@
 //! Verbs about traces: directories on disk.
 //!
-//! A verb's options for what it reads are those of [`source`], which also reads on all cores: in the order of time, or in any
-//! order. What several verbs need stands by itself: [`filter`], [`columns`] (fields by name), [`names`] (threads), [`counts`],
+//! A verb's words and options for which traces it reads are those of [`open`], for which events those of [`source`], which also reads on
+//! all cores: in the order of time, or in any order. What several verbs need stands by itself: [`filter`], [`columns`] (fields by name), [`names`] (threads), [`counts`],
 //! [`distribution`], [`slices`] (events that begin and end something), [`whole`] (where nothing is missing).
 
 mod check;

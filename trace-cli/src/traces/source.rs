@@ -1,10 +1,9 @@
 //! Which events a verb reads: of what traces, and which of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal as _;
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
@@ -14,12 +13,13 @@ use trace_ctf::declared::{EventClass, StreamClass};
 use trace_ctf::reader::parallel::{self, Part, Step};
 use trace_ctf::reader::{Entry, Event, Loss, Merge, Packet, Packets, Stream, Trace};
 use trace_filter::Expression;
-use trace_registry::Glob;
 use trace_registry::registry::{self, Match};
+use trace_registry::{Glob, functions_of};
 
 use super::columns::names;
 use super::filter::Filter;
 use super::names::THREAD_NAME;
+use super::open::Place;
 use super::summary::Summary;
 use super::whole::{Extent, Whole};
 use super::{open, time};
@@ -33,7 +33,8 @@ const STEP: u64 = 1 << 16;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Which events")]
 pub(crate) struct Wanted {
-    /// Only events whose name matches: * stands for any text, ? for any character. May be given several times.
+    /// Only events whose name matches: * stands for any text, ? for any character; the name of a function stands for its entry
+    /// and exit, `!` in front leaves out. May be given several times: the last one that matches an event decides.
     #[arg(long, value_name = "GLOB")]
     event: Vec<String>,
 
@@ -45,6 +46,10 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
 
+    /// Only events before a time.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+
     /// Only the longest time in which nothing is missing: of a snapshot, from when it has the events of all CPUs.
     #[arg(long)]
     whole: bool,
@@ -54,44 +59,50 @@ pub(crate) struct Wanted {
     pub(super) utc: bool,
 }
 
-/// A directory, and which events of it.
+impl Wanted {
+    /// The classes that `--event` names: the last pattern that matches one decides.
+    fn named<'t>(&self, traces: &'t [Trace]) -> Result<Classes<'t>, Failure> {
+        let is_excluded = |pattern: &&String| pattern.starts_with('!');
+        // Patterns that only leave out leave out of all.
+        let mut named = if self.event.first().is_none_or(|first| is_excluded(&first)) { all_classes(traces) } else { Vec::new() };
+        for pattern in &self.event {
+            let found = find_classes(traces, pattern.trim_start_matches('!'))?;
+            let known: HashSet<Class> = found.iter().map(|(_, class)| Class::of(class)).collect();
+            named.retain(|(_, class)| !known.contains(&Class::of(class)));
+            if !is_excluded(&pattern) {
+                named.extend(found);
+            }
+        }
+        Ok(named)
+    }
+}
+
+/// Which traces, and which events of them.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Source {
-    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
-    pub(super) directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) place: Place,
 
     #[command(flatten)]
     pub(super) wanted: Wanted,
-
-    /// Only events before a time.
-    #[arg(long = "until", alias = "to", value_name = "TIME", help_heading = "Which events")]
-    to: Option<String>,
-}
-
-/// As [`Source`], for verbs whose arguments are names of events.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct SourceOption {
-    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
-    #[arg(long = "in", value_name = "DIRECTORY")]
-    directory: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub(super) wanted: Wanted,
-
-    /// Only events before a time.
-    #[arg(long = "until", alias = "to", value_name = "TIME", help_heading = "Which events")]
-    to: Option<String>,
-}
-
-impl SourceOption {
-    pub(super) fn open(&self, summary: &mut Summary) -> Result<Opened, Failure> {
-        Opened::new(open::traces(self.directory.as_deref())?, &self.wanted, self.to.as_deref(), summary)
-    }
 }
 
 impl Source {
     pub(super) fn open(&self, summary: &mut Summary) -> Result<Opened, Failure> {
-        Opened::new(open::traces(self.directory.as_deref())?, &self.wanted, self.to.as_deref(), summary)
+        Opened::new(self.place.open()?, &self.wanted, summary)
+    }
+
+    /// The same for verbs that take names of events: their words are names, but for those that are directories of traces.
+    pub(super) fn open_by_name(&self, summary: &mut Summary) -> Result<(Vec<String>, Opened), Failure> {
+        let (names, place) = self.place.sort();
+        let opened = match place.open() {
+            // Whoever names a place that is wrong does not mean what is here.
+            Err(failure @ Failure::NothingHere { .. }) => {
+                return Err(names.iter().find_map(|name| open::why_no_trace(name)).unwrap_or(failure));
+            }
+            other => Opened::new(other?, &self.wanted, summary)?,
+        };
+        Ok((names, opened))
     }
 }
 
@@ -161,7 +172,7 @@ pub(super) trait Gather: Send {
 }
 
 impl Opened {
-    pub(super) fn new(mut traces: Vec<Trace>, wanted: &Wanted, to: Option<&str>, summary: &mut Summary) -> Result<Self, Failure> {
+    pub(super) fn new(mut traces: Vec<Trace>, wanted: &Wanted, summary: &mut Summary) -> Result<Self, Failure> {
         for error in traces.iter_mut().flat_map(Trace::take_damage) {
             summary.damage(&error);
         }
@@ -177,7 +188,7 @@ impl Opened {
         let first = first(&traces);
         let zone = time::zone(wanted.utc);
         let parse = |text: Option<&str>| text.map(|text| time::parse(text, first.unwrap_or_default(), &zone)).transpose();
-        let (from, to) = (parse(wanted.from.as_deref())?, parse(to)?);
+        let (from, to) = (parse(wanted.from.as_deref())?, parse(wanted.until.as_deref())?);
         if let (Some(begin), Some(end)) = (from, to)
             && begin >= end
         {
@@ -480,22 +491,45 @@ fn all_classes(traces: &[Trace]) -> Classes<'_> {
 
 fn find_classes<'t>(traces: &'t [Trace], pattern: &str) -> Result<Classes<'t>, Failure> {
     let all = all_classes(traces);
-    let found = registry::find(&Glob::new(pattern), all.iter(), |(_, class)| class.name.clone());
+    let glob = Glob::new(pattern);
+    let found = match registry::find(&glob, all.iter().copied(), |(_, class)| class.name.clone()) {
+        // A function, by the events that tell of it.
+        Match::NoneByName { near } => {
+            let told = all.iter().flat_map(|of| functions_of(&of.1.name).map(move |function| (function, *of)));
+            let told: Vec<_> = told.collect();
+            match registry::find(&glob, told.into_iter(), |(function, _)| (*function).to_owned()) {
+                Match::Some(told) => Match::Some(told.into_iter().map(|(_, of)| of).collect()),
+                Match::Ambiguous { candidates } => Match::Ambiguous { candidates },
+                _ => Match::NoneByName { near },
+            }
+        }
+        found => found,
+    };
+    one_of(pattern, found, "event", all.iter().map(|(_, class)| &*class.name))
+}
+
+/// What a pattern stands for; it is an error that says what there is, where that is nothing.
+pub(super) fn one_of<'n, T>(
+    pattern: &str,
+    found: Match<T>,
+    what: &str,
+    names: impl Iterator<Item = &'n str>,
+) -> Result<Vec<T>, Failure> {
     match found {
-        Match::Some(found) => Ok(found.into_iter().copied().collect()),
+        Match::Some(found) => Ok(found),
         // The streams of one trace may each have a class of the name.
         Match::Ambiguous { candidates } if candidates.len() > 1 => Err(Failure::Wrong(format!(
             "{pattern}: this is the end of several names\n  one of them is meant: {}",
             registry::some_of(&candidates)
         ))),
         Match::NoneByName { near } if !near.is_empty() => {
-            Err(Failure::Wrong(format!("{pattern}: no event has this name\n  did you mean {}?", near.join(" or "))))
+            Err(Failure::Wrong(format!("{pattern}: no {what} has this name\n  did you mean {}?", near.join(" or "))))
         }
         _ => {
-            let mut names: Vec<&str> = all.iter().map(|(_, class)| &*class.name).collect();
+            let mut names: Vec<&str> = names.collect();
             names.sort_unstable();
             names.dedup();
-            Err(Failure::Wrong(format!("{pattern}: no event has this name\n  {}", there_are("events", &names))))
+            Err(Failure::Wrong(format!("{pattern}: no {what} has this name\n  {}", there_are(&format!("{what}s"), &names))))
         }
     }
 }
@@ -518,12 +552,7 @@ fn plans(traces: &[Trace], wanted: &Wanted) -> Result<HashMap<Class, Plan>, Fail
     if wanted.event.is_empty() && wanted.condition.is_none() {
         return Ok(plans);
     }
-    let named = if wanted.event.is_empty() {
-        all_classes(traces)
-    } else {
-        let found: Result<Vec<_>, _> = wanted.event.iter().map(|pattern| find_classes(traces, pattern)).collect();
-        found?.concat()
-    };
+    let named = wanted.named(traces)?;
     plans.extend(all_classes(traces).into_iter().map(|(_, class)| (Class::of(class), Plan::Ignored)));
     let Some(condition) = &wanted.condition else {
         plans.extend(named.into_iter().map(|(_, class)| (Class::of(class), Plan::All)));

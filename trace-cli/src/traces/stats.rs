@@ -11,7 +11,7 @@ use super::time;
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
-use crate::live::text::{Bytes, Rate, table};
+use crate::live::text::{Bytes, Rate, out, table};
 
 /// Counts events: of each class, thread and CPU, with rates, bytes, and what was lost.
 ///
@@ -50,7 +50,7 @@ pub(crate) fn stats(arguments: &Stats, common: &Common) -> Result<Outcome, Failu
     let opened = arguments.source.open(&mut summary)?;
     let counts = Counts::of(&opened, &mut summary)?;
     let duration = counts.total.duration();
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(out(common.json));
     if common.json {
         let named = |key: &str, name: serde_json::Value, count: &Count| {
             let mut row = count.json(duration);
@@ -131,7 +131,7 @@ pub(crate) fn top(arguments: &Top, common: &Common) -> Result<Outcome, Failure> 
     };
     rows.sort_by_key(|(_, count)| std::cmp::Reverse(count.events));
     let share = |count: &Count| count.events as f64 * 100.0 / counts.total.events.max(1) as f64;
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(out(common.json));
     if common.json {
         for (name, count) in rows.iter().take(arguments.count) {
             let mut row = count.json(duration);

@@ -9,6 +9,7 @@ use trace_ctf::reader::{Event, Loss, LossKind};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, remedy};
+use crate::live::text::out;
 
 /// The event with which the tracer tells what it left out.
 const NOT_KEPT: &str = "ringtrace:not_kept";
@@ -91,7 +92,7 @@ impl Summary {
         if common.json {
             let line =
                 serde_json::json!({ "output": output, "events": self.shown, "of": self.events, "losses": self.losses_json() });
-            writeln!(io::stdout().lock(), "{line}")?;
+            writeln!(out(true), "{line}")?;
         }
         Ok(())
     }

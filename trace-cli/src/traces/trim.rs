@@ -12,7 +12,7 @@ use trace_ctf::schema::EventHeader;
 
 use super::names::THREAD_NAME;
 use super::open;
-use super::source::{Opened, Wanted};
+use super::source::{Opened, Source};
 use super::summary::Summary;
 use crate::Outcome;
 use crate::common::Common;
@@ -21,13 +21,13 @@ use crate::failure::Failure;
 /// Writes the wanted events into a new trace: of some time, of some names, for which an expression holds.
 ///
 /// Records are copied as they are, and what was lost between them is told as before. Names of threads stay: those that were told
-/// before the part begins stand at its beginning. For traces whose packets are those of this tracer and of LTTng-UST.
+/// before the part begins stand at its beginning. Other events from before are left out, those of state dumps too. For traces whose packets are those of this tracer and of LTTng-UST.
 ///
 /// Example: ringtrace trim shop.ringtrace -o incident.ringtrace --from 14:05:09 --until 14:05:12
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory of the trace, or one above several.
-    directory: PathBuf,
+    #[command(flatten)]
+    source: Source,
 
     /// Directory to make.
     #[arg(short, long, value_name = "DIRECTORY")]
@@ -36,19 +36,12 @@ pub(crate) struct Arguments {
     /// Only events of a thread. May be given several times.
     #[arg(long, value_name = "TID", help_heading = "Which events")]
     thread: Vec<i64>,
-
-    #[command(flatten)]
-    wanted: Wanted,
-
-    /// Only events before a time.
-    #[arg(long = "until", alias = "to", value_name = "TIME", help_heading = "Which events")]
-    to: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
-    let traces = open::traces(Some(&arguments.directory))?;
-    let opened = Opened::new(traces, &arguments.wanted, arguments.to.as_deref(), &mut summary)?;
+    let place = arguments.source.place.one()?;
+    let opened = Opened::new(open::traces(&place)?, &arguments.source.wanted, &mut summary)?;
     let told = |path: &Path| {
         let path = path.to_owned();
         move |error| Failure::file(&path, error)
@@ -56,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     fs::create_dir(&arguments.output).map_err(told(&arguments.output))?;
     for trace in &opened.traces {
         // One trace becomes the directory itself, several keep their places below it.
-        let inside = trace.path().strip_prefix(&arguments.directory).unwrap_or(Path::new(""));
+        let inside = trace.path().strip_prefix(&place).unwrap_or(Path::new(""));
         let directory = arguments.output.join(inside);
         fs::create_dir_all(&directory).map_err(told(&directory))?;
         let metadata = directory.join("metadata");

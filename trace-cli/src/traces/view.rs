@@ -15,6 +15,7 @@ use super::{json, time};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::{self, Failure};
+use crate::live::text::out;
 
 /// Shows the events of a trace, in the order of their time stamps.
 ///
@@ -210,15 +211,21 @@ impl Form {
 struct Lines<'a> {
     arguments: &'a Arguments,
     form: Form,
-    out: io::BufWriter<io::StdoutLock<'static>>,
+    out: io::BufWriter<Box<dyn Write>>,
     line: Vec<u8>,
     last: VecDeque<Vec<u8>>,
 }
 
 impl<'a> Lines<'a> {
     fn new(arguments: &'a Arguments, common: &Common, opened: &Opened) -> Result<Self, Failure> {
-        let out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        Ok(Self { arguments, form: Form::new(arguments, common, opened)?, out, line: Vec::new(), last: VecDeque::new() })
+        let form = Form::new(arguments, common, opened)?;
+        let out: Box<dyn Write> = match &form {
+            // It has escaped what is a trace's, and colored what is its own; the other writes exactly what babeltrace2 does.
+            Form::Readable(..) | Form::Exact(_) => Box::new(io::stdout().lock()),
+            Form::Columns(..) | Form::Json(_) => Box::new(out(common.json)),
+        };
+        let out = io::BufWriter::with_capacity(1 << 16, out);
+        Ok(Self { arguments, form, out, line: Vec::new(), last: VecDeque::new() })
     }
 
     fn event(&mut self, event: &Event<'_>, text: &[u8], distance: Option<usize>) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Trace directories, and packets in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Opens every trace at or below `path`, down to `depth` levels, in the order of their names.
+    /// Opens every trace at or below each of `paths`, down to `depth` levels, in the order of their names.
     ///
     /// Directories whose metadata has the same UUID are parts of one trace, such as LTTng's rotations and snapshots. They become one,
     /// with the metadata that declares most; a packet that several of them hold is read once.
@@ -101,9 +101,16 @@ impl Trace {
     /// # Errors
     ///
     /// As for [`discover`] and [`Trace::open`].
-    pub fn open_all(path: &Path, depth: usize) -> Result<Vec<Self>> {
+    pub fn open_all(paths: impl IntoIterator<Item = impl AsRef<Path>>, depth: usize) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for path in paths {
+            found.extend(discover(path.as_ref(), depth)?);
+        }
+        // What lies in two of them is one.
+        let mut known = BTreeSet::new();
+        found.retain(|path| known.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
         let mut traces: Vec<Self> = Vec::new();
-        for path in discover(path, depth)? {
+        for path in found {
             let trace = Self::open(&path)?;
             let uuid = trace.declarations.uuid;
             match traces.iter_mut().find(|known| uuid.is_some() && known.declarations.uuid == uuid) {

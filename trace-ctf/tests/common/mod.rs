@@ -262,7 +262,7 @@ pub(crate) struct Ours {
 }
 
 pub(crate) fn read(directory: &Path) -> Result<Ours, trace_ctf::Error> {
-    let mut traces = OpenTrace::open_all(directory, 8)?;
+    let mut traces = OpenTrace::open_all([directory], 8)?;
     let errors = traces.iter_mut().flat_map(OpenTrace::take_damage).collect();
     let mut ours = Ours { text: Vec::new(), losses: Vec::new(), errors };
     let mut formatter = Formatter::utc();

@@ -13,14 +13,15 @@ use std::path::{Path, PathBuf};
 use trace_ctf::declared::EnvValue;
 use trace_ctf::reader::{Event, Loss, Trace};
 
+use super::hist;
 use super::json::EventJson;
 use super::names::{Names, Thread};
-use super::source::{Item, Opened, Wanted};
+use super::source::{Item, Source};
 use super::summary::Summary;
-use super::{hist, open};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
+use crate::live::text::out;
 
 /// Writes the events of a trace in a form that other tools read.
 ///
@@ -32,8 +33,8 @@ use crate::failure::Failure;
 /// Examples: ringtrace export --to perfetto -o shop.pftrace; ringtrace export --to csv --event cache_lookup > lookups.csv
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory of the trace, or one above it; without it, the newest *.ringtrace here.
-    directory: Option<PathBuf>,
+    #[command(flatten)]
+    source: Source,
 
     /// The form.
     #[arg(long, value_name = "FORMAT")]
@@ -50,13 +51,6 @@ pub(crate) struct Arguments {
     /// perfetto: an arrow from each event to the next that has the same value of this field.
     #[arg(long, value_name = "FIELD")]
     flow: Option<String>,
-
-    #[command(flatten)]
-    wanted: Wanted,
-
-    /// Only events before a time.
-    #[arg(long, value_name = "TIME", help_heading = "Which events")]
-    until: Option<String>,
 }
 
 impl Arguments {
@@ -170,8 +164,7 @@ fn label(names: &Names, thread: &Thread) -> Option<String> {
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let mut summary = Summary::default();
-    let traces = open::traces(arguments.directory.as_deref())?;
-    let opened = Opened::new(traces, &arguments.wanted, arguments.until.as_deref(), &mut summary)?;
+    let opened = arguments.source.open(&mut summary)?;
     if arguments.to != Format::Perfetto && !(arguments.counter.is_empty() && arguments.flow.is_none()) {
         return Err(Failure::Wrong("--counter and --flow are for --to perfetto".to_owned()));
     }
@@ -213,6 +206,10 @@ fn output(arguments: &Arguments) -> Result<Box<dyn Write>, Failure> {
         None if arguments.to == Format::Perfetto && io::stdout().is_terminal() => Err(Failure::Wrong(
             "perfetto is no text: name a file with -o shop.pftrace, then open it in https://ui.perfetto.dev".to_owned(),
         )),
+        // JSON can say what would harm a terminal; the other forms are data as they are.
+        None if matches!(arguments.to, Format::Jsonl | Format::Chrome) => {
+            Ok(Box::new(BufWriter::with_capacity(1 << 18, out(true))))
+        }
         None => Ok(Box::new(BufWriter::with_capacity(1 << 18, io::stdout().lock()))),
     }
 }
