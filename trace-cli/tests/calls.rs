@@ -1,5 +1,5 @@
 //! The calls of `examples/orders.rs`, as `ringtrace tree`, `latency` and `export` show them, are those that the program counted. Spans
-//! that are held across `.await` are paired.
+//! that are held across `.await` are paired. Values of every kind are shown in one way, and are found by name.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, Output};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use ringtrace::Extra;
 use serde_json::Value;
 use trace_ctf::reader::Trace;
 
@@ -83,17 +85,14 @@ fn shown(directory: &Path) -> Vec<Call> {
             calls[*parent].children.push(own);
         }
         open.push(calls.len());
-        let fields = line["fields"].as_str().expect("fields");
-        let key = fields.split(' ').find_map(|field| field.strip_prefix("order="));
-        let end_fields = line["end_fields"].as_str().expect("fields");
-        let outcome = end_fields.split(' ').find_map(|field| field.strip_prefix("outcome="));
+        let outcome = line["end_fields"]["outcome"].as_str();
         let begin = number(&line, "time_ns") - zero;
         calls.push(Call {
             name: line["name"].as_str().expect("a name").to_owned(),
-            key: key.map_or(0, |key| key.parse().expect("a number")),
+            key: line["fields"]["order"].as_u64().unwrap_or(0),
             begin,
             end: begin + number(&line, "duration_ns"),
-            outcome: outcome.unwrap_or_else(|| panic!("no outcome: {line}")).trim_matches('"').to_owned(),
+            outcome: outcome.unwrap_or_else(|| panic!("no outcome: {line}")).to_owned(),
             children: Vec::new(),
             is_root: depth == 0,
         });
@@ -238,23 +237,32 @@ fn spans_held_across_await_are_paired() {
         assert_eq!(row["latency_ns"]["count"], TASKS, "{row}");
         assert_eq!(row["unpaired"]["open"], 0, "{row}");
     }
-    let own = |fields: &Value, name: &str| {
-        let value = fields.as_str().expect("fields").split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
-        value.unwrap_or_else(|| panic!("no {name}: {fields}")).parse::<i64>().expect("a number")
-    };
     let tree = lines(&ringtrace(&["tree", "--json", "trace"], here).stdout);
     for name in ["spans:held", "spans:inside", "spans:traced", "spans:inner"] {
         let of_it: Vec<_> = tree.iter().filter(|line| line["name"] == name).collect();
         assert_eq!(of_it.len() as u64, TASKS, "{name}");
         for line in of_it {
             // The exit knows how long it was, to the two readings of a clock; of another entry it would be shorter or longer by turns.
-            let (shown, own) = (number(line, "duration_ns"), own(&line["end_fields"], "duration"));
+            let (shown, own) = (number(line, "duration_ns"), number(&line["end_fields"], "duration"));
             assert!(shown >= own, "{line}");
         }
     }
     // In the line before, which is of its function.
     let is_inside = |pair: &[Value]| pair[1]["name"] == "spans:inside" && pair[0]["name"] == "spans:traced";
     assert_eq!(tree.windows(2).filter(|pair| is_inside(pair)).count() as u64, TASKS);
+    // Calls in others are trees of their own, where they are asked for; a function's name stands for its entry and exit.
+    let inner = lines(&ringtrace(&["tree", "--json", "trace", "--function", "*ns:inn*"], here).stdout);
+    assert_eq!(inner.len() as u64, TASKS);
+    assert!(inner.iter().all(|line| line["name"] == "spans:inner" && line["depth"] == 0), "{inner:?}");
+    let traced = lines(&ringtrace(&["tree", "--json", "trace", "--function", "traced", "--head", "3"], here).stdout);
+    assert_eq!(traced.iter().filter(|line| line["depth"] == 0).count(), 3, "{traced:?}");
+    let count = |events: &[&str]| {
+        let events: Vec<&str> = events.iter().flat_map(|event| ["--event", event]).collect();
+        lines(&ringtrace(&[&["view", "trace", "--json"], &events[..]].concat(), here).stdout).len() as u64
+    };
+    assert_eq!([count(&["spans:inner"]), count(&["inner"]), count(&["*inner"])], [2 * TASKS; 3]);
+    assert_eq!(count(&["spans:*"]) - count(&["spans:*", "!*inner"]), 2 * TASKS);
+    assert_eq!(count(&["!spans:*", "inner"]), 2 * TASKS);
     ringtrace(&["report", "trace", "--output", "report.html"], here);
     let report = std::fs::read_to_string(here.join("report.html")).expect("a page");
     for name in ["spans:held", "spans:inside"] {
@@ -273,4 +281,63 @@ fn spans_held_across_await_are_paired() {
         assert!(*depth >= 0, "{event}");
     }
     assert!(open.values().all(|depth| *depth == 0), "{open:?}");
+}
+
+#[derive(Clone, Copy, ringtrace::Field)]
+enum Owner<'a> {
+    Nobody,
+    User(u32),
+    Group { name: &'a str },
+}
+
+#[ringtrace::tracepoint(record, name = "values:seen")]
+fn seen(owner: Owner<'_>, took: Option<Duration>, extras: &[(&str, Extra<'_>)]);
+
+#[ringtrace::tracepoint(name = "values:work")]
+fn work(owner: Owner<'_>, limit: Duration, number: i64) {
+    let extras = [("op", "x".into()), ("n", Extra::from(number)), ("a b", Extra::from(0.5)), ("ok", Extra::from(number > 1))];
+    let extras = if number == 3 { &extras[..1] } else { &extras };
+    seen(owner, Some(limit), extras);
+}
+
+#[test]
+fn values_of_every_kind_are_shown_and_found() {
+    let here = tempfile::tempdir().expect("a directory");
+    let here = here.path();
+    let session = ringtrace::Session::builder("values").enable("values:*").output(here.join("trace")).start().expect("a session");
+    work(Owner::User(3), Duration::from_nanos(1500), 1);
+    work(Owner::User(4), Duration::from_nanos(70), 2);
+    work(Owner::Group { name: "all" }, Duration::ZERO, 3);
+    seen(Owner::Nobody, None, &[]);
+    session.stop().expect("it stops");
+    drop(session);
+    let run = |arguments: &[&str]| String::from_utf8(ringtrace(arguments, here).stdout).expect("text");
+
+    let (viewed, tree) = (run(&["view", "trace"]), run(&["tree", "trace"]));
+    let first = "owner=User(3) took=1500 ns op=\"x\" n=1 \"a b\"=0.5 ok=false";
+    for text in [first, "owner=User(3) limit=1500 ns", "owner=Nobody took=none"] {
+        assert!(viewed.contains(text) && tree.contains(text), "{text}: {viewed}{tree}");
+    }
+    assert!(!viewed.contains("key=") && !tree.contains("value="), "{viewed}{tree}");
+    // As it is recorded: a number.
+    let seen = lines(run(&["view", "trace", "--json", "--event", "seen"]).as_bytes());
+    assert_eq!((&seen[0]["payload"]["took"], &seen[3]["payload"]["took"]), (&1500.into(), &Value::Null));
+
+    let histogram = |of: &str| lines(run(&["hist", of, "trace", "--json"]).as_bytes());
+    assert_eq!(histogram("seen.owner")[0]["texts"], serde_json::json!({ "User": 2, "Group": 1, "Nobody": 1 }));
+    assert_eq!(histogram("seen.op")[0]["texts"], serde_json::json!({ "x": 3 }));
+    assert_eq!(histogram("seen.n")[0]["numbers"]["max"], 2.0);
+    let by = lines(run(&["hist", "seen.n", "by", "owner", "trace", "--json"]).as_bytes());
+    assert_eq!((by.len(), &by[0]["by"]["owner"], &by[0]["numbers"]["count"]), (1, &"User".into(), &2.into()));
+    assert_eq!(
+        run(&["view", "trace", "--event", "seen", "--columns", "op,n,owner"]),
+        "x\t1\tUser\nx\t2\tUser\nx\t-\tGroup\n-\t-\tNobody\n"
+    );
+    for (condition, count) in
+        [("op == \"x\"", 3), ("n > 1", 1), ("n > 0.5 && ok", 1), ("has(n)", 2), ("op ~ \"y*\"", 0), ("owner == \"User\"", 4)]
+    {
+        let found = run(&["view", "trace", "--if", condition]);
+        let found = found.lines().filter(|line| condition.contains("owner") || line.contains("seen")).count();
+        assert_eq!(found, count, "{condition}");
+    }
 }

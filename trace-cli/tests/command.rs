@@ -514,3 +514,80 @@ fn help_and_version() {
     let version = text(&run(&["--version"], here.path()).stdout);
     assert_eq!(version.trim(), concat!("ringtrace ", env!("CARGO_PKG_VERSION")));
 }
+
+/// A text that moves a terminal's cursor, colours it and sets its title.
+const ESCAPES: &str = "a\x1b[2J\x1b]0;t\x07\u{9b}31m\r\u{7f}";
+
+#[test]
+fn no_control_character_of_a_trace_reaches_the_terminal() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    let label = vec![Label { label: ESCAPES.into(), low: 1, high: 1 }];
+    let fields = vec![
+        Field { unit: Some(ESCAPES.into()), ..field("bytes", FieldClass::unsigned(8)) },
+        field("path", FieldClass::String { length_bits: 16 }),
+        field("reason", FieldClass::Enumeration { bits: 8, signed: false, labels: label }),
+    ];
+    let mut named = Schema::new(schema(vec![field("vtid", FieldClass::signed(32))], Vec::new()).trace.clone()).unwrap();
+    let fields_of_names = vec![field("tid", FieldClass::signed(32)), field("name", FieldClass::String { length_bits: 16 })];
+    for (id, name, fields) in [
+        (0, format!("{ESCAPES}:work_begin"), fields.clone()),
+        (1, format!("{ESCAPES}:work_end"), fields),
+        (2, "ringtrace:thread_name".into(), fields_of_names),
+    ] {
+        named.add(EventClass { stream_id: 1, id, name, level: None, source: None, fields }).unwrap();
+    }
+    let text_of = |text: &str| [&(text.len() as u16).to_le_bytes()[..], text.as_bytes()].concat();
+    let payload = [&[7][..], &text_of(ESCAPES), &[1]].concat();
+    let name = [&4242_i32.to_le_bytes()[..], &text_of(ESCAPES)].concat();
+    let mut content = Vec::new();
+    // The time goes back, which `check` reports.
+    for (id, time, payload) in [(2, 1000, &name), (0, 3000, &payload), (1, 2000, &payload)] {
+        EventHeader::Large.encode(id, time, 0, &mut content);
+        content.extend(4242_i32.to_le_bytes());
+        content.extend(payload);
+    }
+    let mut stream = StreamWriter::new(1, 2, 1000);
+    stream.header.sequence = 1;
+    stream.header.timestamp_end = 5000;
+    stream.header.content_bits = (HEADER_LEN + content.len()) as u64 * 8;
+    stream.header.packet_bits = stream.header.content_bits;
+    stream.file.extend(stream.header.encode(&common::UUID));
+    stream.file.extend(content);
+    let trace = here.join("a.ringtrace");
+    fs::create_dir_all(&trace).unwrap();
+    fs::write(trace.join("metadata"), metadata::write(&named)).unwrap();
+    fs::write(trace.join("chan_2"), &stream.file).unwrap();
+    for command in [
+        &["view"][..],
+        &["view", "--columns", "time,event,bytes,path,reason"],
+        &["formats"],
+        &["stats"],
+        &["top"],
+        &["top", "--by", "thread"],
+        &["hist", "*begin.path"],
+        &["hist", "*begin.reason", "by", "path"],
+        &["latency", "*begin", "*end"],
+        &["latency", "*begin", "*end", "by", "reason"],
+        &["tree"],
+        &["diff", "a.ringtrace", "a.ringtrace"],
+        &["check"],
+        &["export", "--to", "jsonl"],
+        &["export", "--to", "chrome"],
+        &["view", "--event", "nothing"],
+        &["view", "--if", "nothing == 1"],
+    ] {
+        for form in [&[][..], &["--json"]] {
+            let output = run(&[command, form].concat(), here);
+            for said in [text(&output.stdout), text(&output.stderr)] {
+                let harmful = said.find(|c: char| c.is_control() && !matches!(c, '\n' | '\t'));
+                assert_eq!(harmful, None, "{command:?}: {said:?}");
+                let is_one = command.contains(&"chrome");
+                assert!(
+                    form.is_empty() || is_one || said.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()),
+                    "{said}"
+                );
+            }
+        }
+    }
+}

@@ -66,9 +66,10 @@ fn view_takes_times_names_and_expressions() {
     assert_eq!(count(&[]), events);
     assert_eq!(count(&["--from", "22:13:20.010"]), events - 2 - 2 * 3 * 10);
     assert_eq!(count(&["--until", "+10ms"]), 2 + 2 * 3 * 10);
-    assert_eq!(count(&["--until", "+10ms"]), 2 + 2 * 3 * 10, "as it was");
     assert_eq!(count(&["--from", "2023-11-14T22:13:20.010Z", "--until", "1700000000.020"]), 2 * 3 * 10);
     assert_eq!(count(&["--event", "*_begin", "--event", "request_end"]), 4 * REQUESTS);
+    assert_eq!(count(&["--event", "!*_begin", "--event", "!request_end"]), 2 + 2 * REQUESTS);
+    assert_eq!(count(&["--event", "shop:*", "--event", "!*request*", "--event", "request_end"]), 4 * REQUESTS);
     assert_eq!(count(&["--if", "status == 500"]), 2);
     assert_eq!(count(&["--if", "path ~ \"/s*\" && $ctx.vtid == 4202"]), 10);
     assert_eq!(count(&["--if", "outcome == \"MISS\""]), 10);
@@ -331,9 +332,9 @@ fn trees_have_durations() {
     let text = succeed(&["tree", "--utc", "--min", "149us"], here);
     let expected = "\
 22:13:20.049001000  149.0 µs  worker-0 4201    shop:request  id=98 path=\"/\" → id=98 status=200
-22:13:20.049011000            worker-0 4201      shop:cache_lookup  outcome=\"HIT\" bytes=128 B age=12.25
+22:13:20.049011000            worker-0 4201      shop:cache_lookup  outcome=HIT bytes=128 B age=12.25
 22:13:20.049002000  149.0 µs  worker-1 4202    shop:request  id=99 path=\"/\" → id=99 status=200
-22:13:20.049012000            worker-1 4202      shop:cache_lookup  outcome=\"HIT\" bytes=128 B age=12.25
+22:13:20.049012000            worker-1 4202      shop:cache_lookup  outcome=HIT bytes=128 B age=12.25
 ";
     assert_eq!(text, expected);
     fail(&["tree", "--event", "cache_lookup"], 1, &["no two events of this trace begin and end", "latency A B"], here);
@@ -468,4 +469,102 @@ fn slices_that_are_too_many_to_draw_are_not_idleness() {
         };
         assert!((share - expected).abs() < 0.02, "{place}: {share} {expected}");
     }
+}
+
+#[test]
+fn trees_are_shown_in_part() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    // The first one has two in it, of which the first has another; then one by itself.
+    let records =
+        [(1, false, 1), (2, false, 2), (3, false, 3), (4, true, 3), (8, true, 2), (9, false, 4), (10, true, 4), (30, true, 1)];
+    let behind = [(40, false, 5), (45, true, 5)];
+    write_requests(&here.join("trace"), records.into_iter().chain(behind).map(|(at, is_end, id)| (1000 * at, is_end, id)));
+    let shown = |arguments: &[&str]| {
+        let lines = json(&[&["tree", "trace"], arguments].concat(), here);
+        let shown = |line: &Value| {
+            (line["depth"].as_u64().unwrap(), line["fields"]["id"].as_u64().unwrap(), line["shorter"].as_u64().unwrap())
+        };
+        lines.iter().map(shown).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&[]), [(0, 1, 0), (1, 2, 0), (2, 3, 0), (1, 4, 0), (0, 5, 0)]);
+    assert_eq!(shown(&["--depth", "1"]), [(0, 1, 0), (0, 5, 0)]);
+    assert_eq!(shown(&["--depth", "2"]), [(0, 1, 0), (1, 2, 0), (1, 4, 0), (0, 5, 0)]);
+    assert_eq!(shown(&["--min", "2us"]), [(0, 1, 1), (1, 2, 1), (0, 5, 0)]);
+    assert_eq!(shown(&["--min", "2us", "--depth", "2"]), [(0, 1, 1), (1, 2, 0), (0, 5, 0)]);
+    assert_eq!(shown(&["--min", "10us"]), [(0, 1, 2)]);
+    assert_eq!(shown(&["--head", "1"]), [(0, 1, 0), (1, 2, 0), (2, 3, 0), (1, 4, 0)]);
+    assert_eq!(shown(&["--head", "0"]), []);
+    assert_eq!(shown(&["--function", "app:re?uest", "--depth", "1"]), [(0, 1, 0), (0, 5, 0)]);
+    let text = succeed(&["tree", "trace", "--min", "10us"], here);
+    assert!(text.ends_with("app:request  id=1 → id=1  (2 shorter calls)\n"), "{text}");
+    fail(&["tree", "trace", "--function", "reqest"], 1, &["reqest: no call has this name", "did you mean app:request?"], here);
+}
+
+#[test]
+fn a_directory_may_stand_anywhere() {
+    let (here, events) = here();
+    let here = here.path();
+    let requests = (0..100).map(|number| (1000 * number, number % 2 == 1, number / 2));
+    write_requests(&here.join("below/other"), requests);
+    std::fs::create_dir_all(here.join("empty/also")).unwrap();
+    // Names, although directories are called so.
+    ["request_begin", "by"].iter().for_each(|name| std::fs::create_dir(here.join(name)).unwrap());
+
+    let latency = json(&["latency", "request_begin", "request_end", "by", "id", "--in", "shop.ringtrace"], here);
+    for words in [
+        ["shop.ringtrace", "request_begin", "request_end", "by", "id"],
+        ["request_begin", "shop.ringtrace", "request_end", "by", "id"],
+        ["request_begin", "request_end", "by", "id", "./shop.ringtrace/"],
+    ] {
+        assert_eq!(json(&[&["latency"], &words[..]].concat(), here), latency, "{words:?}");
+    }
+    let hist = json(&["hist", "cache_lookup.bytes", "by", "outcome", "--in", "shop.ringtrace"], here);
+    assert_eq!(json(&["hist", "shop.ringtrace", "cache_lookup.bytes", "by", "outcome"], here), hist);
+    assert_eq!(json(&["hist", "cache_lookup.bytes by outcome", "shop.ringtrace"], here), hist);
+    for verb in ["view", "stats", "top", "tree", "check", "formats"] {
+        assert_eq!(succeed(&[verb, "--in", "below"], here), succeed(&[verb, "below/other"], here), "{verb}");
+    }
+    for command in [&["report"][..], &["trim"], &["convert", "--format", "ctf2"], &["export", "--to", "perfetto"]] {
+        let made = format!("{}.made", command[0]);
+        succeed(&[command, &["-o", &made, "--in", "below/other"]].concat(), here);
+        assert!(here.join(made).exists());
+    }
+    assert_eq!(succeed(&["view", "trim.made"], here), succeed(&["view", "below"], here));
+
+    // Several are one, in the order of time; what lies in two of them is read once.
+    for directories in
+        [&["shop.ringtrace", "below"][..], &["below/other", "shop.ringtrace", "below"], &["below", "--in", "shop.ringtrace"]]
+    {
+        let all = json(&[&["view"], directories].concat(), here);
+        assert_eq!(all.len() as u64, events + 100);
+        assert!(all.is_sorted_by_key(|event| event["timestamp_ns"].as_i64()));
+        assert_eq!(json(&[&["check"], directories].concat(), here).last().unwrap()["events"], events + 100);
+    }
+    for command in [&["trim"][..], &["convert", "--format", "ctf2"]] {
+        let command = [command, &["-o", "two", "shop.ringtrace", "below"]].concat();
+        fail(&command, 1, &["shop.ringtrace, below: one directory is wanted"], here);
+    }
+
+    let nothing = "empty: no trace here: no metadata file in it or below it";
+    for command in [
+        &["view", "empty"][..],
+        &["stats", "--in", "empty"],
+        &["view", "shop.ringtrace", "empty"],
+        &["latency", "request_begin", "request_end", "empty"],
+        &["latency", "empty", "request_begin", "request_end"],
+        &["hist", "cache_lookup.bytes", "empty"],
+        &["hist", "empty", "cache_lookup.bytes"],
+    ] {
+        fail(command, 1, &[nothing], here);
+    }
+    for command in
+        [&["view", "no/where"][..], &["latency", "no/where", "request_end"], &["hist", "cache_lookup.bytes", "no/where"]]
+    {
+        fail(command, 1, &["no/where: No such file or directory"], here);
+    }
+    let neither = "where: write `by FIELD`, or a directory in which there is a trace";
+    fail(&["hist", "cache_lookup.bytes", "where"], 1, &[neither], here);
+    fail(&["latency", "shop.ringtrace"], 1, &["name the event at which time begins"], here);
+    fail(&["hist", "cache_lookup.bytes", "no/where"], 1, &["no/where: No such file or directory"], &here.join("empty"));
 }

@@ -226,6 +226,11 @@ impl Slices {
         Some(*pair)
     }
 
+    /// What all pairs are called.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.names.iter().map(String::as_str)
+    }
+
     /// What a pair is called.
     pub(super) fn pair_name(&self, pair: u32) -> Option<&str> {
         self.names.get(pair as usize).map(String::as_str)

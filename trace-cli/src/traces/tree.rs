@@ -1,22 +1,26 @@
 //! `ringtrace tree`: what happened inside of what, and how long it took.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use jiff::tz::TimeZone;
 use serde_json::json;
-use trace_ctf::reader::{Event, Value};
+use trace_ctf::reader::Event;
+use trace_ctf::text::Readable;
+use trace_registry::Glob;
+use trace_registry::registry;
 
 use super::json::ValueJson;
 use super::names::{Names, Thread};
 use super::slices::{Begin, End, Future, Open, Phase, Slices, began};
-use super::source::{Item, Source};
+use super::source::{Item, Source, one_of};
 use super::summary::Summary;
 use super::time::{self, span};
 use crate::Outcome;
 use crate::common::Common;
 use crate::failure::Failure;
+use crate::live::text::{Out, out};
 
 /// Lines that wait for the end of what they belong to.
 const WAITING: usize = 100_000;
@@ -33,9 +37,22 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     source: Source,
 
-    /// Only trees that take at least so long, such as 5ms.
+    /// Only calls that take at least so long, such as 5ms; in a tree, how many shorter ones there are is told.
     #[arg(long, value_name = "DURATION", value_parser = trace_registry::units::duration)]
     min: Option<std::time::Duration>,
+
+    /// Only so many levels: 1 are the outermost calls alone.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    depth: Option<u64>,
+
+    /// Only calls of this name, with what is in them, wherever they are: a whole name, the end of one, or a pattern. May be given
+    /// several times.
+    #[arg(long, value_name = "PATTERN")]
+    function: Vec<String>,
+
+    /// Only the first N trees.
+    #[arg(long, value_name = "N")]
+    head: Option<u64>,
 }
 
 struct Line {
@@ -228,7 +245,7 @@ impl Trees {
             parent: None,
             thread,
             time,
-            name: name.escape_debug().to_string(),
+            name: name.to_owned(),
             fields: fields.to_owned(),
             kind,
             is_alone: false,
@@ -346,19 +363,30 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
                 .to_owned(),
         ));
     }
-    let out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let min = arguments.min.map_or(0, |min| u64::try_from(min.as_nanos()).unwrap_or(u64::MAX));
-    let mut printer = Printer { out, zone: opened.zone.clone(), json: common.json, min, names: Names::default(), width: 16 };
+    let mut printer = Printer {
+        arguments,
+        out: io::BufWriter::with_capacity(1 << 16, out(common.json)),
+        zone: opened.zone.clone(),
+        json: common.json,
+        min: arguments.min.map_or(0, |min| u64::try_from(min.as_nanos()).unwrap_or(u64::MAX)),
+        functions: functions(&arguments.function, &slices)?,
+        shown: 0,
+        names: Names::default(),
+        width: 16,
+    };
     opened.traces.iter().for_each(|trace| printer.names.read(trace));
     let mut trees = Trees::new(Open::new(opened.whole()));
     opened.each(
         &mut summary,
-        || |event: &Event<'_>, text: &mut Vec<u8>| fields(event, !common.json, text),
+        || fields(common.json),
         |item| {
             let Item::Event(event, (), fields) = item else { return Ok(ControlFlow::Continue(())) };
             let thread = printer.names.thread(event);
             trees.step(&slices, event, thread, &String::from_utf8_lossy(fields));
             printer.complete(&mut trees)?;
+            if printer.is_done() {
+                return Ok(ControlFlow::Break(()));
+            }
             if trees.lines.len() >= WAITING {
                 printer.rest(&mut trees)?;
             }
@@ -372,48 +400,57 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     Ok(opened.close(&summary))
 }
 
-/// The payload as `name=value`, values as in JSON; for people with their units.
-fn fields(event: &Event<'_>, has_units: bool, text: &mut Vec<u8>) {
-    let Value::Structure(members) = event.payload() else { return };
-    let declared = event.class().fields.iter().flat_map(|root| &root.structure.members);
-    let units =
-        declared.filter_map(|member| Some((member.name(), member.unit.as_deref()?))).filter(|_| has_units).collect::<Vec<_>>();
-    let mut between = "";
-    for (name, value) in &members {
-        let unit = units.iter().find(|(known, _)| *known == name.as_str()).map(|(_, unit)| *unit);
-        // Nothing of it can fail in memory.
-        let _ = write!(text, "{between}{name}=");
-        let _ = match (unit, value) {
-            (Some("ns"), Value::Unsigned(time)) => write!(text, "{}", span(*time as f64)),
-            (Some("ns"), Value::Signed(time)) => write!(text, "{}", span(*time as f64)),
-            (Some(unit), Value::Unsigned(_) | Value::Signed(_) | Value::Float(_)) => {
-                serde_json::to_writer(&mut *text, &ValueJson(value))
-                    .map_err(io::Error::from)
-                    .and_then(|()| write!(text, " {unit}"))
-            }
-            _ => serde_json::to_writer(&mut *text, &ValueJson(value)).map_err(io::Error::from),
-        };
-        between = " ";
+/// The names of calls that patterns stand for; `None`: all.
+fn functions(patterns: &[String], slices: &Slices) -> Result<Option<HashSet<String>>, Failure> {
+    let names = || slices.names();
+    let find = |pattern: &String| {
+        let found = registry::find(&Glob::new(pattern), names(), |name| (*name).to_owned());
+        Ok(one_of(pattern, found, "call", names())?.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let found: Vec<Vec<String>> = patterns.iter().map(find).collect::<Result<_, Failure>>()?;
+    Ok((!patterns.is_empty()).then(|| found.into_iter().flatten().collect()))
+}
+
+/// Makes what shows the payload: as `view` does, or as JSON.
+fn fields(is_json: bool) -> impl FnMut(&Event<'_>, &mut Vec<u8>) {
+    let mut readable = Readable::utc();
+    move |event, text| {
+        if is_json {
+            // Nothing of it can fail in memory.
+            let _ = serde_json::to_writer(text, &ValueJson(&event.payload()));
+        } else {
+            readable.fields(event, text);
+        }
     }
 }
 
-struct Printer {
-    out: io::BufWriter<io::StdoutLock<'static>>,
+struct Printer<'a> {
+    arguments: &'a Arguments,
+    out: io::BufWriter<Out<io::StdoutLock<'static>>>,
     zone: TimeZone,
     json: bool,
-    /// The least duration of trees, in nanoseconds.
+    /// The least duration, in nanoseconds.
     min: u64,
+    /// What calls that are shown by themselves are called; `None`: whole trees are.
+    functions: Option<HashSet<String>>,
+    /// Trees so far.
+    shown: u64,
     names: Names,
     /// Characters of the longest name of a thread so far.
     width: usize,
 }
 
-impl Printer {
+impl Printer<'_> {
+    /// Whether all trees are shown that are wanted.
+    fn is_done(&self) -> bool {
+        self.arguments.head.is_some_and(|head| self.shown >= head)
+    }
+
     /// Shows the trees that are complete.
     fn complete(&mut self, trees: &mut Trees) -> io::Result<()> {
         while !trees.complete.is_empty() {
             let roots = core::mem::take(&mut trees.complete);
-            roots.into_iter().try_for_each(|root| self.show(&trees.take(root)))?;
+            roots.into_iter().try_for_each(|root| self.chosen(&trees.take(root)))?;
         }
         Ok(())
     }
@@ -425,47 +462,94 @@ impl Printer {
         roots.sort_unstable();
         // Futures have lost their lines.
         trees.futures.clear();
-        roots.into_iter().try_for_each(|root| self.show(&trees.take(root)))
+        roots.into_iter().try_for_each(|root| self.chosen(&trees.take(root)))
     }
 
-    /// Shows a tree.
+    /// Shows a tree, or the calls in it that are wanted by themselves.
+    fn chosen(&mut self, tree: &[(usize, Line)]) -> io::Result<()> {
+        let Some(functions) = &self.functions else { return self.show(tree) };
+        let is_wanted = |line: &Line| !matches!(line.kind, Kind::Instant) && functions.contains(&line.name);
+        let mut calls = Vec::new();
+        let mut rest = tree;
+        while let Some(start) = rest.iter().position(|(_, line)| is_wanted(line)) {
+            let outer = rest[start].0;
+            let inside = rest[start + 1..].iter().take_while(|(depth, _)| *depth > outer).count();
+            let (call, behind) = rest[start..].split_at(inside + 1);
+            calls.push(call);
+            rest = behind;
+        }
+        calls.into_iter().try_for_each(|call| self.show(call))
+    }
+
+    /// Shows a tree, of which the first line is the call that all others are in.
     fn show(&mut self, tree: &[(usize, Line)]) -> io::Result<()> {
-        let is_long = |line: &Line| matches!(line.kind, Kind::Ended(Some(duration), _) if duration >= self.min);
-        if self.min > 0 && !tree.first().is_some_and(|(_, line)| is_long(line)) {
+        let Some((root, first)) = tree.first() else { return Ok(()) };
+        let min = self.min;
+        let is_long = matches!(first.kind, Kind::Ended(Some(duration), _) if duration >= min);
+        if self.is_done() || min > 0 && !is_long {
             return Ok(());
         }
-        for (depth, line) in tree {
-            let thread = &line.thread;
-            let (duration, end) = match &line.kind {
-                Kind::Instant | Kind::Open | Kind::Lost => (None, ""),
-                Kind::Ended(duration, fields) => (*duration, fields.as_str()),
-            };
-            let is_lost = matches!(line.kind, Kind::Lost);
-            if self.json {
-                let is_slice = !matches!(line.kind, Kind::Instant);
-                let row = json!({ "time_ns": line.time, "duration_ns": duration, "depth": depth, "name": line.name,
-                                  "slice": is_slice, "thread": self.names.of(thread), "tid": thread.tid, "cpu": thread.cpu,
-                                  "fields": line.fields, "end_fields": end, "begin_lost": line.is_alone, "end_lost": is_lost });
-                writeln!(self.out, "{row}")?;
+        self.shown += 1;
+        let is_short = |line: &Line| matches!(line.kind, Kind::Ended(Some(duration), _) if duration < min);
+        let deepest = self.arguments.depth.map_or(usize::MAX, |depth| depth as usize);
+        // What lies deeper than this is left out.
+        let mut hidden = usize::MAX;
+        for (place, (depth, line)) in tree.iter().enumerate() {
+            if *depth > hidden {
                 continue;
             }
-            let duration = match (&line.kind, duration) {
-                (Kind::Instant, _) => String::new(),
-                (_, None) => "…".to_owned(),
-                (_, Some(duration)) => span(duration as f64),
-            };
-            let time = time::show(line.time, &self.zone).split_off("2026-01-01 ".len());
-            let (indent, name) = ("  ".repeat(*depth), self.names.show(thread));
-            self.width = self.width.max(name.chars().count());
-            write!(self.out, "{time} {duration:>9}  {name:<width$} {indent}{}", line.name, width = self.width)?;
-            let begin = if line.is_alone { "(begin lost)" } else { line.fields.as_str() };
-            for (before, fields) in [("  ", begin), (" → ", if is_lost { "(end lost)" } else { end })] {
-                if !fields.is_empty() {
-                    write!(self.out, "{before}{fields}")?;
-                }
+            let (level, is_left_out) = (depth - root, is_short(line));
+            let is_deepest = level + 1 == deepest;
+            hidden = if is_left_out || is_deepest { *depth } else { usize::MAX };
+            if is_left_out {
+                continue;
             }
-            writeln!(self.out)?;
+            let inside = tree[place + 1..].iter().take_while(|(inner, _)| min > 0 && !is_deepest && inner > depth);
+            let shorter = inside.filter(|(inner, line)| *inner == depth + 1 && is_short(line)).count();
+            self.line(level, line, shorter)?;
         }
         Ok(())
+    }
+
+    /// Shows a line, in which so many calls are too short to be shown.
+    fn line(&mut self, depth: usize, line: &Line, shorter: usize) -> io::Result<()> {
+        let thread = &line.thread;
+        let (duration, end) = match &line.kind {
+            Kind::Instant | Kind::Open | Kind::Lost => (None, ""),
+            Kind::Ended(duration, fields) => (*duration, fields.as_str()),
+        };
+        let is_lost = matches!(line.kind, Kind::Lost);
+        if self.json {
+            let is_slice = !matches!(line.kind, Kind::Instant);
+            let row = json!({ "time_ns": line.time, "duration_ns": duration, "depth": depth, "name": line.name,
+                              "slice": is_slice, "thread": self.names.of(thread), "tid": thread.tid, "cpu": thread.cpu,
+                              "begin_lost": line.is_alone, "end_lost": is_lost, "shorter": shorter });
+            let row = row.to_string();
+            // They are JSON already.
+            let [fields, end] = [&*line.fields, end].map(|fields| if fields.is_empty() { "{}" } else { fields });
+            let row = row.strip_suffix('}').unwrap_or(&row);
+            return writeln!(self.out, "{row},\"fields\":{fields},\"end_fields\":{end}}}");
+        }
+        let duration = match (&line.kind, duration) {
+            (Kind::Instant, _) => String::new(),
+            (_, None) => "…".to_owned(),
+            (_, Some(duration)) => span(duration as f64),
+        };
+        let time = time::show(line.time, &self.zone).split_off("2026-01-01 ".len());
+        let (indent, name) = ("  ".repeat(depth), self.names.show(thread));
+        self.width = self.width.max(name.chars().count());
+        let own = line.name.escape_debug();
+        write!(self.out, "{time} {duration:>9}  {name:<width$} {indent}{own}", width = self.width)?;
+        let begin = if line.is_alone { "(begin lost)" } else { line.fields.as_str() };
+        for (before, fields) in [("  ", begin), (" → ", if is_lost { "(end lost)" } else { end })] {
+            if !fields.is_empty() {
+                write!(self.out, "{before}{fields}")?;
+            }
+        }
+        match shorter {
+            0 => writeln!(self.out),
+            1 => writeln!(self.out, "  (1 shorter call)"),
+            count => writeln!(self.out, "  ({count} shorter calls)"),
+        }
     }
 }
