@@ -49,6 +49,8 @@ enum Missing {
     Packets,
     /// Events in between, by the counts of discarded ones.
     Events,
+    /// Events for which there was no room, which was made at random: empty packets in front of those that follow count them.
+    Full,
 }
 
 struct Random(u64);
@@ -133,6 +135,8 @@ struct Made {
     all: BTreeSet<(i64, usize)>,
     /// When the last CPU begins.
     complete: i64,
+    /// Of each time for which a ring was full, the last event that is there and the first one behind.
+    full: Vec<(i64, i64)>,
 }
 
 impl Made {
@@ -157,13 +161,26 @@ fn make(directory: &Path, missing: Missing, seed: u64) -> Made {
     }
     fs::create_dir_all(directory).unwrap();
     fs::write(directory.join("metadata"), metadata::write(&schema(missing))).unwrap();
-    let (mut kept, mut complete) = (BTreeSet::new(), 0);
+    let (mut kept, mut complete, mut full) = (BTreeSet::new(), 0, Vec::new());
     for (cpu, records) in program.cpus.iter().enumerate() {
         let base = PacketHeader { stream_instance_id: cpu as u64, cpu_id: cpu as u32, ..PacketHeader::default() };
         let mut header = base;
         let mut file = Vec::new();
-        let packets: Vec<_> = records.chunks(40).collect();
-        for (number, packet) in packets.iter().enumerate() {
+        let packets: Vec<_> = if missing == Missing::Full { ring(records, &mut program.random) } else { whole(records) };
+        let mut last = 0;
+        for (number, (lost, packet)) in packets.iter().enumerate() {
+            if *lost > 0 {
+                header.events_discarded += lost;
+                let begin = packet.first().map_or(program.now, |record| record.time);
+                let bits = HEADER_LEN as u64 * 8;
+                let told = PacketHeader { timestamp_begin: begin, timestamp_end: begin, ..header };
+                header.sequence += 1;
+                let told = PacketHeader { sequence: header.sequence, content_bits: bits, packet_bits: bits, ..told };
+                file.extend(told.encode(&UUID));
+                full.push((ORIGIN + last as i64, ORIGIN + begin as i64));
+            }
+            let Some(end) = packet.last().map(|record| record.time) else { continue };
+            last = end;
             let is_old = missing == Missing::Beginnings && number < packets.len() / 6 * (cpu + 1);
             let is_lossy = number > 0 && number % 9 == 2 * cpu;
             header.sequence += u64::from(!is_old);
@@ -204,7 +221,40 @@ fn make(directory: &Path, missing: Missing, seed: u64) -> Made {
     }
     let all = program.cpus.iter().flatten().map(|record| (ORIGIN + record.time as i64, record.kind)).collect();
     assert!(kept.len() > 2000 && kept != all, "{} events", kept.len());
-    Made { slices: program.slices, kept, all, complete }
+    Made { slices: program.slices, kept, all, complete, full }
+}
+
+/// The records of one CPU as packets, and what is lost in front of each: nothing.
+fn whole(records: &[Record]) -> Vec<(u64, &[Record])> {
+    records.chunks(40).map(|packet| (0, packet)).collect()
+}
+
+/// The same where the records go through a ring of four sub-buffers, of which a reader empties some now and then.
+fn ring<'r>(records: &'r [Record], random: &mut Random) -> Vec<(u64, &'r [Record])> {
+    let (mut packets, mut used, mut lost) = (Vec::new(), 0, 0);
+    let (mut begin, mut at) = (0, 0);
+    while at < records.len() {
+        if begin == at && used == 4 {
+            // Full: this one is lost.
+            (lost, begin) = (lost + 1, at + 1);
+        } else if begin == at {
+            packets.push((std::mem::take(&mut lost), &records[at..=at]));
+            used += 1;
+        } else if let Some((_, packet)) = packets.last_mut() {
+            *packet = &records[begin..=at];
+        }
+        at += 1;
+        if at - begin == 40 {
+            begin = at;
+        }
+        if random.below(70) == 0 {
+            used -= random.below(used + 1);
+        }
+    }
+    if lost > 0 {
+        packets.push((lost, &[]));
+    }
+    packets
 }
 
 fn run(arguments: &[&str], here: &Path) -> Output {
@@ -225,7 +275,9 @@ fn kind_of(name: &str) -> usize {
 
 /// Runs a test with traces that lack something in different ways.
 fn with(mut check: impl FnMut(&Made, &Path, Missing)) {
-    for (missing, seed) in [(Missing::Beginnings, 1), (Missing::Packets, 2), (Missing::Events, 3), (Missing::Events, 4)] {
+    let rings = (5..11).map(|seed| (Missing::Full, seed));
+    let others = [(Missing::Beginnings, 1), (Missing::Packets, 2), (Missing::Events, 3), (Missing::Events, 4)];
+    for (missing, seed) in others.into_iter().chain(rings) {
         let here = tempfile::tempdir().unwrap();
         let made = make(&here.path().join("trace"), missing, seed);
         check(&made, here.path(), missing);
@@ -250,6 +302,15 @@ fn no_pair_is_false() {
         let (all_row, all) = latencies(&["--across-losses"], here);
         assert!(pairs.len() > 100, "{missing:?}: {row}");
         pairs.iter().for_each(|(begin, end)| assert!(made.is_true(REQUEST, *begin, *end), "{missing:?} {begin} {end}"));
+        if missing == Missing::Full {
+            // Of the requests that are whole, no more are left out than those during which a ring was full.
+            let is_there = |slice: &&Slice| {
+                let kept = made.kept.contains(&(slice.begin, REQUEST)) && made.kept.contains(&(slice.end, REQUEST + 1));
+                slice.kind == REQUEST && kept && !made.full.iter().any(|(from, to)| *from < slice.end && slice.begin < *to)
+            };
+            let expected: BTreeSet<_> = made.slices.iter().filter(is_there).map(|slice| (slice.begin, slice.end)).collect();
+            assert_eq!(pairs.iter().copied().collect::<BTreeSet<_>>(), expected);
+        }
         // What is left out is counted, and not more than that.
         assert_eq!(row["across_losses"].as_u64().unwrap() as usize, all.len() - pairs.len(), "{missing:?}");
         assert_eq!((&row["latency_ns"]["count"], &all_row["across_losses"]), (&pairs.len().into(), &0.into()));

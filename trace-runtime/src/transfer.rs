@@ -94,6 +94,8 @@ struct Extent {
     records: u64,
     /// Losses of its stream before it.
     lost_before: u64,
+    /// Whether nothing was lost since its first record.
+    is_whole: bool,
 }
 
 impl Transfer {
@@ -211,9 +213,12 @@ impl Transfer {
                 // is closed to other users.
                 unsafe { packet.as_slice() }
             };
-            let (begin_ns, end_ns, discarded) = (packet.begin_ns, packet.end_ns, packet.losses.total());
-            let lost_before = packet.discarded_before.saturating_add(packet.losses.overwritten);
-            let extent = Extent { records: u64::from(packet.records), lost_before };
+            let (begin_ns, end_ns, overwritten) = (packet.begin_ns, packet.end_ns, packet.losses.overwritten);
+            let at_open = packet.discarded_at_open.map(|discarded| discarded.saturating_add(overwritten));
+            // The sample of a cut may be older than its sub-buffer.
+            let discarded = packet.losses.total().max(at_open.unwrap_or(0));
+            let lost_before = packet.discarded_before.saturating_add(overwritten);
+            let extent = Extent { records: u64::from(packet.records), lost_before, is_whole: at_open == Some(discarded) };
             self.tell(&Packet { stream, cpu: packet.cpu, begin_ns, end_ns, discarded, content }, extent)?;
         }
         let closes = packet.closes;
@@ -241,12 +246,16 @@ impl Transfer {
             begin_ns: packet.begin_ns.max(told.end_ns),
             end_ns: packet.end_ns.max(told.end_ns),
             // A reader takes the difference; a sample that was taken earlier than the last one told must not be one of 2⁶⁴.
-            discarded: (earlier + packet.discarded.saturating_sub(before)).max(told.discarded),
+            discarded: earlier.saturating_add(packet.discarded.saturating_sub(before)).max(told.discarded),
             content: &packet.content[had..],
             ..*packet
         };
         // Behind the look into the rings, so whatever the packet holds was described before this (JR-4).
         self.describe()?;
+        if extent.is_whole && had == 0 && packet.discarded > told.discarded {
+            // Readers take what a packet tells for lost at any time up to its end: this says that it was before the first record.
+            self.sink.deliver(&Packet { end_ns: packet.begin_ns, content: &[], ..*packet })?;
+        }
         self.sink.deliver(packet)?;
         self.bytes += packet.content.len() as u64;
         self.events += extent.records;
@@ -295,7 +304,7 @@ impl Transfer {
             left = left.saturating_sub(content.len());
             let discarded = self.told_losses(&self.reader.fallback_losses());
             let packet = Packet { stream: FALLBACK, cpu: 0, begin_ns, end_ns, discarded, content: &content };
-            self.tell(&packet, Extent { records, lost_before })?;
+            self.tell(&packet, Extent { records, lost_before, is_whole: false })?;
             self.reader.consume_fallback();
         }
         Ok(())
@@ -326,9 +335,116 @@ impl Transfer {
             let discarded = if self.span == Span::Whole || stream == FALLBACK { discarded } else { 0 };
             if is_told || discarded > 0 && self.span == Span::Whole {
                 let packet = Packet { stream, cpu, begin_ns: now_ns, end_ns: now_ns, discarded, content: &[] };
-                self.tell(&packet, Extent { records: 0, lost_before: 0 })?;
+                self.tell(&packet, Extent { records: 0, lost_before: 0, is_whole: false })?;
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::ring_buffer::{Channel, ClockKind, Config, Geometry, HeaderKind, Mode, Outcome, Placement, Purpose};
+    use proptest::prelude::*;
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    struct Discarding;
+
+    impl Config for Discarding {
+        const MODE: Mode = Mode::Discard;
+        const CLOCK: ClockKind = ClockKind::Os;
+        const HEADER: HeaderKind = HeaderKind::Large;
+        const PLACEMENT: Placement = Placement::Cpu;
+    }
+
+    /// What a packet tells: begin, end, and the events discarded so far.
+    type Heard = (u64, u64, u64);
+
+    struct Listener(Arc<Mutex<Vec<Heard>>>);
+
+    impl Sink for Listener {
+        fn describe(&mut self, _: &[ctf::EventClass]) -> Result<()> {
+            Ok(())
+        }
+
+        fn deliver(&mut self, packet: &Packet<'_>) -> Result<()> {
+            lock(&self.0).push((packet.begin_ns, packet.end_ns, packet.discarded));
+            Ok(())
+        }
+
+        fn settle(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn written(&self) -> u64 {
+            0
+        }
+
+        fn flush(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Stays on one CPU, and returns it.
+    fn pin() -> u32 {
+        let allowed = sched_getaffinity(None).expect("affinity");
+        let cpu = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).expect("a CPU");
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        sched_setaffinity(None, &set).expect("pinned");
+        cpu as u32
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// A reader takes events for lost between the end of the packet before and that of the packet that counts them.
+        #[test]
+        fn what_a_full_ring_loses_is_lost_between_the_records_around_it(
+            bursts in proptest::collection::vec((1_u32..400, any::<bool>(), any::<bool>()), 1..40),
+        ) {
+            let geometry = Geometry { buffers: pin() + 1, sub_buffer: 4096, sub_buffers: 4, fallback: 0 };
+            let channel = Channel::<Discarding>::in_memory(geometry).expect("a channel");
+            let heard = Arc::new(Mutex::new(Vec::new()));
+            let reader = channel.reader(Purpose::Consume).expect("the first reader");
+            let front = Front { size: 0, has_cpu: false };
+            let mut transfer = Transfer::new(reader, front, Span::Whole, Box::new(Listener(heard.clone())));
+            let (mut recorded, mut lost) = (Vec::new(), Vec::new());
+            let now = || Clock::process().os_ns();
+            for (count, delivers, cut) in bursts {
+                for _ in 0..count {
+                    let before = now();
+                    let outcome = channel.record(1, &[&[7; 100]]);
+                    let span = (before, now());
+                    match outcome {
+                        Outcome::Recorded => recorded.push(span),
+                        Outcome::Full => lost.push(span),
+                        // Without restartable sequences, or interrupted again and again.
+                        _ => return Ok(()),
+                    }
+                }
+                if delivers {
+                    transfer.deliver(cut, false).expect("it is heard");
+                }
+            }
+            transfer.deliver(true, true).expect("it is heard");
+            transfer.close(now()).expect("it is heard");
+            let (mut holes, mut last) = (Vec::new(), (0, 0, 0));
+            for packet in lock(&heard).iter().copied() {
+                prop_assert!(packet.0 >= last.1 && packet.1 >= packet.0 && packet.2 >= last.2, "{last:?} {packet:?}");
+                if packet.2 > last.2 {
+                    holes.push((last.1, packet.1));
+                }
+                last = packet;
+            }
+            prop_assert_eq!(last.2, lost.len() as u64);
+            for (before, after) in lost {
+                prop_assert!(holes.iter().any(|hole| hole.0 <= after && before <= hole.1), "{before} {after}: {holes:?}");
+            }
+            for (before, after) in recorded {
+                prop_assert!(!holes.iter().any(|hole| hole.0 < before && after < hole.1), "{before} {after}: {holes:?}");
+            }
+        }
     }
 }

@@ -83,6 +83,13 @@ impl Records {
         self.file.append(&mut self.content);
         self.header.timestamp_begin = self.previous;
     }
+
+    /// Says with an empty packet that events were lost before the next one, as where a ring was full.
+    fn lose(&mut self, events: u64, next: u64) {
+        self.header.events_discarded += events;
+        (self.header.timestamp_begin, self.previous) = (next, next);
+        self.packet();
+    }
 }
 
 /// What of it is to be different.
@@ -124,7 +131,9 @@ pub fn write(directory: &Path, variation: Variation) -> u64 {
             stream.event(END, begin + (100 + number) * 1000 * slower, &[&id.to_le_bytes(), &status.to_le_bytes()]);
             if number % 20 == 19 {
                 stream.packet();
-                stream.header.events_discarded += variation.discarded;
+                if variation.discarded > 0 {
+                    stream.lose(variation.discarded, begin + 1_000_000);
+                }
             }
         }
         stream.packet();

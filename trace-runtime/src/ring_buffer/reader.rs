@@ -134,6 +134,9 @@ pub struct Packet {
     pub losses: Losses,
     /// Events [discarded](Losses::discarded) in this buffer up to the end of the packet before.
     pub discarded_before: u64,
+    /// Events discarded in this buffer before its sub-buffer was opened, where the packet begins with that. They came before
+    /// `begin_ns`.
+    pub discarded_at_open: Option<u64>,
     /// Whether nothing of this sub-buffer follows.
     pub closes: bool,
     content: Content,
@@ -477,6 +480,7 @@ impl Reader {
                 end_ns: end_ns.max(begin_ns),
                 records,
                 discarded_before: if cursor.lost == u64::MAX { load(&descriptor.lost_at_open) } else { cursor.lost },
+                discarded_at_open: (cursor.offset == 0).then(|| load(&descriptor.lost_at_open)),
                 losses,
                 closes: is_closed,
                 content,
