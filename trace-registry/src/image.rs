@@ -121,7 +121,6 @@ pub struct Image {
     state: &'static State,
     set_runtime: fn(&'static Runtime),
     is_registered: AtomicBool,
-    is_attached: AtomicBool,
 }
 
 // SAFETY: texts are not changed.
@@ -158,7 +157,7 @@ impl Contents {
 
 pub(crate) const LAYOUT: u64 = hash(
     SEED,
-    "image 6",
+    "image 7",
     &[
         size_of::<Image>() as u64,
         size_of::<Contents>() as u64,
@@ -199,7 +198,6 @@ pub static IMAGE: Image = Image {
     state: &read_side::STATE,
     set_runtime: closure::set_runtime,
     is_registered: AtomicBool::new(false),
-    is_attached: AtomicBool::new(false),
 };
 
 impl Image {
@@ -215,19 +213,13 @@ impl Image {
         self.is_alike().then(|| (self.contents)())
     }
 
-    /// Notes whether a run time has taken in what it declares.
-    pub fn set_attached(&self, is_attached: bool) {
-        // Relaxed: for a forked child, which has one thread.
-        self.is_attached.store(is_attached, Ordering::Relaxed);
-    }
-
-    /// Whether a run time has.
-    pub fn is_attached(&self) -> bool {
-        self.is_attached.load(Ordering::Relaxed)
-    }
-
     /// Makes it use the read side and the run time of the calling image (IM-2).
-    pub fn adopt(&self) {
+    ///
+    /// # Safety
+    ///
+    /// The image is loaded, and the calling one, which stays loaded as long, is the only one whose run time publishes lists to its
+    /// gates.
+    pub unsafe fn adopt(&self) {
         if self.is_alike() && !core::ptr::eq(self, &raw const IMAGE) {
             self.state.adopt(&read_side::STATE);
             if let Some(runtime) = RINGTRACE_RUNTIMES_0_1_0.first() {

@@ -23,7 +23,6 @@ use crate::per_image::PerImage;
 use crate::rcu::lock;
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use trace_registry::abi::Types;
 use trace_registry::field::{FieldClass, FieldDescriptor, Label, VariantOption};
@@ -73,7 +72,8 @@ impl Site {
     /// Its gates, each with its image, for who holds the control lock; the images use the read side of this one.
     pub(crate) fn gates(&self) -> impl Iterator<Item = (&'static Image, &'static Gate)> {
         self.gates.iter().map(|(image, gate)| {
-            image.adopt(); // IM-2
+            // SAFETY: it is loaded (CA-1), and has no other owner (IM-2).
+            unsafe { image.adopt() };
             (*image, *gate)
         })
     }
@@ -111,7 +111,8 @@ impl NamedDump {
 
     /// Runs it, for who [keeps](while_loaded) its image from being unloaded. Returns false if it panicked.
     pub(crate) fn run(&self, into: &StateDump<'_>) -> bool {
-        self.image.adopt(); // IM-2
+        // SAFETY: the caller keeps it loaded; IM-2.
+        unsafe { self.image.adopt() };
         (self.run)(self.descriptor, into)
     }
 }
@@ -245,7 +246,6 @@ pub(crate) fn look_again() -> BTreeSet<usize> {
 
 /// Takes an image out; the caller holds the control lock. Returns its gates, and the tracepoints that have lost gates or probes.
 pub(crate) fn remove(image: &'static Image) -> (Vec<&'static Gate>, BTreeSet<usize>) {
-    image.set_attached(false);
     let removed = with(|c| c.remove(image));
     SITES.get().store(Arc::new(with(Catalogue::sites)));
     removed
@@ -340,18 +340,10 @@ impl Catalogue {
             }
             return catalogue;
         }
-        // A child that the handlers of fork(3) did not run in, which nobody promises that it may ask.
+        // Of a child that the handlers of fork(3) did not run in, nothing else is known: it may not ask the loader.
         if let Some(contents) = IMAGE.contents() {
             catalogue.add(&IMAGE, &contents);
         }
-        trace_registry::sys::images(&mut |found| {
-            if found.image.is_attached() {
-                if let Some(contents) = found.image.contents() {
-                    catalogue.add(found.image, &contents);
-                }
-            }
-            ControlFlow::Continue(())
-        });
         catalogue
     }
 

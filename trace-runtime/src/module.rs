@@ -137,7 +137,8 @@ impl Module {
             functions: probes.iter().map(|p| (p.function)().addr()).collect(),
             place: Place { image, code, library: Mutex::new(Some(library)) },
         }));
-        image.adopt(); // IM-2
+        // SAFETY: the module holds its library; IM-2.
+        unsafe { image.adopt() };
         attach::control().add_image(image, &contents);
         modules.push(module.clone());
         Ok(module)

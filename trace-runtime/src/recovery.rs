@@ -30,12 +30,12 @@ use crate::metadata;
 use crate::output::rotation::{self, Rotated};
 use crate::output::{self, Claim, Directory, Sink};
 use crate::process;
-use crate::ring_buffer::{Holder, Losses, Mode, Purpose, Reader, STALE_NS};
+use crate::ring_buffer::{self, Holder, Losses, Purpose, Reader, STALE_NS};
 use crate::snapshot;
 use crate::storage::{self, OwnFile};
 use crate::sys;
 use crate::transfer::{Front, Span, Transfer};
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -176,20 +176,24 @@ impl Remains {
         Ok(Remains { place: Some(place), rings, recorded: recorded.transpose()? })
     }
 
-    /// Takes copies of a session's two files, such as a core dump has them. `rings` can be written. `None`: the journal is that
-    /// of another session.
+    /// Takes copies of a session's two files, such as a core dump has them. Of several journals, that of the session is taken;
+    /// `None`: they are all of other sessions.
     ///
     /// What is recovered is a trace of its own, of what the rings held: the one that the process wrote is not touched.
     ///
     /// # Errors
     ///
     /// [`Error::is_io`] where they are none.
-    pub fn of_copies(rings: File, journal: &[u8]) -> Result<Option<Remains>> {
+    pub fn of_copies(rings: RingsCopy, journals: &[Vec<u8>]) -> Result<Option<Remains>> {
         let cannot = |e: io::Error| Error::io("cannot recover", place::RINGS, e);
-        let Some(journal) = journal::read(journal, Path::new(place::JOURNAL))? else { return Ok(None) };
-        let rings = OwnFile::of(rings).map_err(cannot)?;
-        let recorded = Recorded::new(&rings, journal).map_err(cannot)?;
-        Ok(recorded.map(|recorded| Remains { place: None, rings, recorded: Some(recorded) }))
+        let rings = OwnFile::of(rings.0).map_err(cannot)?;
+        for journal in journals {
+            let Some(journal) = journal::read(journal, Path::new(place::JOURNAL))? else { continue };
+            if let Some(recorded) = Recorded::new(&rings, journal).map_err(cannot)? {
+                return Ok(Some(Remains { place: None, rings, recorded: Some(recorded) }));
+            }
+        }
+        Ok(None)
     }
 
     /// What it is called: `SESSION-PID`; `None`: it recorded nothing.
@@ -251,7 +255,8 @@ impl Remains {
         let written = journal.origin.output().filter(|_| !is_copy);
         // Of what was held back, nobody knows any more which keys would have been kept: all of it becomes a trace beside the other.
         let is_not_kept = |class: &trace_ctf::schema::EventClass| class.name == metadata::NOT_KEPT;
-        let is_undecided = reader.settings().mode == Mode::Discard && journal.schema.events().iter().any(is_not_kept);
+        let is_undecided =
+            reader.settings().mode == ring_buffer::Mode::Discard && journal.schema.events().iter().any(is_not_kept);
         let mut taken = None;
         let mut free = |names: &dyn Fn(u32) -> PathBuf| -> Result<PathBuf> {
             let (path, claim) = Claim::first(output::numbered(names), Claim::new)?;
@@ -323,6 +328,39 @@ impl Remains {
     }
 }
 
+/// A copy of a session's rings, to be written before it is [read](Remains::of_copies): a file that nobody else can reach.
+#[derive(Debug)]
+pub struct RingsCopy(File);
+
+impl RingsCopy {
+    /// Creates an empty one in the file system of a directory.
+    ///
+    /// # Errors
+    ///
+    /// No file can be created there.
+    pub fn create(directory: &Path) -> io::Result<RingsCopy> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        if let Ok(nameless) = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
+            return Ok(RingsCopy(nameless.into()));
+        }
+        // Not every file system has files without names.
+        let path = directory.join(format!(".ringtrace-copy-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        std::fs::remove_file(path)?;
+        Ok(RingsCopy(file))
+    }
+}
+
+impl io::Write for RingsCopy {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(&mut self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::Write::flush(&mut self.0)
+    }
+}
+
 fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -330,7 +368,7 @@ fn user() -> u32 {
 impl Recorded {
     /// `None`: the journal is of another trace.
     fn new(rings: &File, journal: journal::Contents) -> io::Result<Option<Recorded>> {
-        // SAFETY: RC-1: nobody else can write the file, or will: its process is gone, or it is a copy. It is as long as its
+        // SAFETY: RC-1: nobody else can write the file, or will: its process is gone, or it is a `RingsCopy`. It is as long as its
         // superblock says, and this process does not make it shorter. Where its owner does, the kernel ends this process.
         let reader = unsafe { Reader::open(rings, Purpose::Consume) }?;
         let uuid = [UUID, UUID + 1].map(|at| reader.caller_word(at).unwrap_or(0).to_le_bytes()).concat();

@@ -15,7 +15,7 @@ use object::elf::{ET_CORE, FileHeader64, NT_FILE, PT_LOAD, PT_NOTE};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{Endianness, ReadCache};
 use rustix::fs::OFlags;
-use trace_runtime::recovery::Remains;
+use trace_runtime::recovery::{Remains, RingsCopy};
 use trace_runtime::{journal, ring_buffer};
 
 use super::recover::show;
@@ -186,18 +186,11 @@ impl Dump {
         }
         let (mut found, has_rings) = (Vec::new(), !rings.is_empty());
         for mapped in rings {
-            let mut copy = tempfile::tempfile_in(beside).map_err(|error| Failure::file(beside, error))?;
+            let mut copy = RingsCopy::create(beside).map_err(|error| Failure::file(beside, error))?;
             self.copy(mapped.begin, mapped.end - mapped.begin, &mut left, &mut copy)?;
             // A session that only a trigger follows has no journal here.
-            for journal in &contents {
-                let rings = copy.try_clone().map_err(|error| Failure::file(beside, error))?;
-                match Remains::of_copies(rings, journal) {
-                    Ok(Some(remains)) => found.push(remains),
-                    Ok(None) => continue,
-                    Err(error) => return Err(wrong(format!("{}: {error}", mapped.name.display()))),
-                }
-                break;
-            }
+            let remains = Remains::of_copies(copy, &contents);
+            found.extend(remains.map_err(|error| wrong(format!("{}: {error}", mapped.name.display())))?);
         }
         match (found.is_empty(), lacking) {
             (false, _) => Ok(found),

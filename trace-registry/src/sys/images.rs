@@ -61,7 +61,11 @@ pub struct Found {
 /// Hands each image of the process that has a note of this form to `each`, the program first, until that breaks off.
 ///
 /// The images that are described stay loaded while this runs, and no longer by its doing.
-pub fn images(each: &mut dyn FnMut(Found) -> ControlFlow<()>) {
+///
+/// # Safety
+///
+/// What `each` keeps of an image is not used once that is unloaded.
+pub unsafe fn images(each: &mut dyn FnMut(Found) -> ControlFlow<()>) {
     type Each<'e> = &'e mut dyn FnMut(Found) -> ControlFlow<()>;
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, each: *mut c_void) -> c_int {
         // SAFETY: the loader passes a description of a loaded object, and what it was given.
@@ -112,7 +116,10 @@ fn find(notes: &[u8]) -> Option<&'static Image> {
 static REGISTER: extern "C" fn() = {
     extern "C" fn register() {
         image::register(|each| {
-            images(&mut |found| if each(found.image) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
+            // SAFETY: of what is kept, the run time of an image that loaded this one, or is the program, stays as long as this.
+            unsafe {
+                images(&mut |found| if each(found.image) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
+            }
         });
     }
     register

@@ -1,4 +1,5 @@
 //! Where images are not looked for: each is alone.
+#![expect(unsafe_code, reason = "has the other targets' signature")]
 
 use crate::image::Image;
 use core::ops::ControlFlow;
@@ -15,4 +16,8 @@ pub struct Found {
 }
 
 /// Finds none.
-pub fn images(_: &mut dyn FnMut(Found) -> ControlFlow<()>) {}
+///
+/// # Safety
+///
+/// As where images are looked for.
+pub unsafe fn images(_: &mut dyn FnMut(Found) -> ControlFlow<()>) {}

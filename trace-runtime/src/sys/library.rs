@@ -100,13 +100,15 @@ fn why() -> String {
 
 fn find(is_wanted: impl Fn(&trace_registry::sys::Found) -> bool) -> Option<(&'static Image, Range<usize>)> {
     let mut wanted = None;
-    trace_registry::sys::images(&mut |found| {
+    let mut look = |found: trace_registry::sys::Found| {
         if is_wanted(&found) {
             wanted = Some((found.image, found.base..found.end));
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
-    });
+    };
+    // SAFETY: callers ask for images that they keep loaded, or that keep themselves loaded.
+    unsafe { trace_registry::sys::images(&mut look) };
     wanted
 }
 

@@ -44,4 +44,12 @@ fn number() {
     let _ = trace_registry::sys::with_thread(|block| block.set_number(0));
 }
 
+/// An image whose lists are another run time's, and one that may be unloaded.
+fn images() {
+    trace_registry::sys::images(&mut |found| {
+        found.image.adopt();
+        std::ops::ControlFlow::Break(())
+    });
+}
+
 fn main() {}
