@@ -4,12 +4,14 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Place, text};
+use common::{Place, is_program, text};
 use serde_json::{Value, json};
 use trace_control::protocol::{
     AggregateBucket, AggregateGroup, Aggregates, Aggregating, Changed, Diagnosis, Field, Finding, Firing, Firings, Hit, Hits,
@@ -209,12 +211,16 @@ fn serve(stream: UnixStream, harm: Harm, at_once: bool) -> std::io::Result<()> {
 }
 
 /// Listens as a process image would; the process is this one.
-fn hostile(place: &Place, number: u32, harm: Harm, at_once: bool) {
+fn listening(place: &Place, number: u32) -> UnixListener {
     let stat = fs::read_to_string("/proc/self/stat").expect("proc");
     let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).expect("its start").to_owned();
     let directory = place.runtime().join(format!("{}-{start}-{number:08x}", std::process::id()));
     fs::DirBuilder::new().mode(0o700).create(&directory).expect("it is made");
-    let listener = UnixListener::bind(directory.join("control")).expect("it listens");
+    UnixListener::bind(directory.join("control")).expect("it listens")
+}
+
+fn hostile(place: &Place, number: u32, harm: Harm, at_once: bool) {
+    let listener = listening(place, number);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             // The peer goes away.
@@ -328,4 +334,82 @@ fn many_that_do_not_answer_cost_their_time_once() {
     let (out, err) = tried(&place, &["ps"], Harm::Slow);
     assert_eq!(err.matches("does not answer").count(), 40, "{err}");
     assert!(out.contains("COMMAND") && out.lines().count() == 2, "{out}");
+}
+
+/// Gives this process mappings that have the names of secrets, for as long as it lives.
+#[expect(unsafe_code, reason = "mmap(2)")]
+fn have_secrets() {
+    for number in 0..24 {
+        let name = std::ffi::CString::new(format!("ringtrace-proof-{number:032x}")).expect("a name");
+        // SAFETY: new mappings of new files, which nobody touches.
+        unsafe {
+            let file = OwnedFd::from_raw_fd(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC));
+            assert_eq!(libc::ftruncate(file.as_raw_fd(), 4096), 0);
+            let mapped = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0);
+            assert_ne!(mapped, libc::MAP_FAILED);
+        }
+    }
+}
+
+/// Wants a proof for everything, is content with none, and notes in a file what it was asked, before it says anything.
+fn refuse(mut stream: UnixStream, notes: &Path, is_silent: bool) -> std::io::Result<()> {
+    for line in BufReader::new(stream.try_clone()?).lines() {
+        let request: Value = serde_json::from_str(&line?)?;
+        writeln!(fs::File::options().append(true).create(true).open(notes)?, "{}", request["do"])?;
+        let error = json!({ "kind": "unproven", "message": "not yet" });
+        if !(is_silent && request["do"] == "prove") {
+            writeln!(stream, "{}", json!({ "v": 1, "id": request["id"], "error": error }))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_peer_has_the_command_try_secrets_without_end() {
+    have_secrets();
+    for (is_silent, most) in [(false, 4), (true, 1)] {
+        let place = Place::new();
+        let (listener, notes) = (listening(&place, 1), place.here().join("notes"));
+        std::thread::spawn({
+            let notes = notes.clone();
+            move || listener.incoming().flatten().for_each(|stream| drop(refuse(stream, &notes, is_silent)))
+        });
+        let (_, said) = place.fail(&["list"]);
+        assert!(said.contains(if is_silent { GIVEN_UP } else { "not yet" }), "{said}");
+        let asked = fs::read_to_string(notes).expect("it was asked");
+        assert_eq!(asked.matches("prove").count(), most, "{asked}");
+    }
+}
+
+const RELAY: &str = "relay";
+
+/// Answers in place of the process that listened, on the connection that is its standard input.
+#[test]
+fn relay() {
+    if is_program(RELAY) {
+        let stream = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).expect("a connection");
+        // The peer goes away.
+        let _ = refuse(stream, Path::new("notes"), false);
+    }
+}
+
+/// This process is the one that is to be looked into; another one, which may not, would show its secret to it.
+#[test]
+fn a_secret_is_shown_to_no_other_process_than_its_own() {
+    have_secrets();
+    let place = Place::new();
+    let (listener, mut relay) = (listening(&place, 1), place.command(std::env::current_exe().expect("a path")));
+    relay.args([RELAY, "--exact", "--nocapture"]).env("RINGTRACE_TEST_CHILD", RELAY).stdout(Stdio::null());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut child = relay.stdin(OwnedFd::from(stream)).spawn().expect("it starts");
+            relay.stdin(Stdio::null());
+            child.wait().expect("it ends");
+        }
+    });
+    let (_, said) = place.fail(&["list"]);
+    // Under load its start may take longer than the command waits.
+    assert!(said.contains("not yet") || said.contains(GIVEN_UP), "{said}");
+    let asked = fs::read_to_string(place.here().join("notes")).unwrap_or_default();
+    assert_eq!(asked.matches("prove").count(), 0, "{asked}");
 }

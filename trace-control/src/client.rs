@@ -3,10 +3,11 @@
 use crate::place::{Image, is_orphaned};
 use crate::proof;
 use crate::protocol::{LONGEST_ANSWER, LONGEST_REQUEST, Proof, Received, Refusal, RefusalKind, Request, VERSION, VersionOnly};
-use crate::sys::peer;
+use crate::sys::receive;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::fmt;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,13 @@ use std::time::{Duration, Instant};
 /// its patience.
 #[derive(Debug)]
 pub struct Client {
-    stream: BufReader<UnixStream>,
-    /// What of a line was there when patience ended.
+    stream: UnixStream,
+    /// What was received and not yet taken.
     received: Vec<u8>,
+    /// The process that sent all of that.
+    sender: Option<u32>,
+    /// The process that sent the last line.
+    answered_by: Option<u32>,
     next_id: u64,
     /// The first request whose answer did not come yet. Those before the last one were given up.
     unanswered: u64,
@@ -88,9 +93,13 @@ impl Client {
     fn over(stream: UnixStream) -> io::Result<Client> {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(LOOK))?;
+        #[cfg(target_os = "linux")]
+        rustix::net::sockopt::set_socket_passcred(&stream, true)?;
         Ok(Client {
-            stream: BufReader::new(stream),
+            stream,
             received: Vec::new(),
+            sender: None,
+            answered_by: None,
             next_id: 1,
             unanswered: 1,
             patience: PATIENCE,
@@ -110,50 +119,16 @@ impl Client {
 
     /// Returns the connection, for who sends lines of their own; what was asked is answered.
     pub fn into_stream(self) -> UnixStream {
-        self.stream.into_inner()
+        self.stream
     }
 
     /// Sends a request and waits for its answer. Answers to earlier requests that came too late are dropped. Where the program
-    /// asks for a [proof], and the kernel lets this process find it, it is given.
+    /// asks for a [proof], and the kernel lets this process find it, it is given; all within the time of one answer.
     ///
     /// # Errors
     ///
     /// The program refused, has ended, speaks another version, or does not answer in time.
     pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
-        match self.ask_once(request) {
-            Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::Unproven => {
-                if self.prove() {
-                    self.ask_once(request)
-                } else {
-                    Err(Error::Refused(refusal))
-                }
-            }
-            answered => answered,
-        }
-    }
-
-    /// Shows that the kernel lets this process look into the program. Returns whether the program agrees.
-    fn prove(&mut self) -> bool {
-        let pid = peer(self.stream.get_ref()).and_then(|peer| peer.pid);
-        let secrets = pid.map(proof::secrets).unwrap_or_default();
-        // They are of the process that listened, unless its number is another one's by now.
-        if is_orphaned(self.stream.get_ref()) {
-            return false;
-        }
-        secrets.into_iter().any(|secret| self.ask_once::<IgnoredAny>(&Request::Prove(Proof { secret })).is_ok())
-    }
-
-    fn ask_once<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
-        let id = self.next_id;
-        self.next_id += 1;
-        let line = request.to_line(id);
-        if line.len() > LONGEST_REQUEST {
-            // The program would end the connection before it has read it all.
-            let message =
-                format!("a request has at most {LONGEST_REQUEST} bytes, and this one {}: are the rules too many?", line.len());
-            return Err(Error::Refused(Refusal::new(RefusalKind::TooLong, message)));
-        }
-        self.stream.get_mut().write_all(line.as_bytes())?;
         // What the program waits for itself comes on top.
         let own = match request {
             Request::Watch(watch) => watch.ms,
@@ -163,6 +138,46 @@ impl Client {
             _ => 0,
         };
         let until = Instant::now() + self.patience + Duration::from_millis(own);
+        match self.ask_once(request, until) {
+            Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::Unproven => self.ask_with_proof(request, refusal, until),
+            answered => answered,
+        }
+    }
+
+    /// Shows that the kernel lets this process look into the program, and asks again. What is shown is of the process that
+    /// refused, and no other ([`proof`]).
+    fn ask_with_proof<T: DeserializeOwned>(&mut self, request: &Request, first: Refusal, until: Instant) -> Result<T, Error> {
+        let asked = self.answered_by;
+        let Some(opened) = asked.and_then(|pid| proof::Opened::process(pid).ok()) else { return Err(Error::Refused(first)) };
+        self.next_id += RandomState::new().hash_one(self.next_id) >> 16;
+        let refusal = match self.ask_once(request, until) {
+            Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::Unproven => refusal,
+            answered => return answered,
+        };
+        if self.answered_by != asked {
+            return Err(Error::Refused(refusal));
+        }
+        for secret in opened.secrets() {
+            match self.ask_once::<IgnoredAny>(&Request::Prove(Proof { secret }), until) {
+                Ok(_) => return self.ask_once(request, until),
+                Err(Error::Refused(_)) => {}
+                Err(lost) => return Err(lost),
+            }
+        }
+        Err(Error::Refused(refusal))
+    }
+
+    fn ask_once<T: DeserializeOwned>(&mut self, request: &Request, until: Instant) -> Result<T, Error> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let line = request.to_line(id);
+        if line.len() > LONGEST_REQUEST {
+            // The program would end the connection before it has read it all.
+            let message =
+                format!("a request has at most {LONGEST_REQUEST} bytes, and this one {}: are the rules too many?", line.len());
+            return Err(Error::Refused(Refusal::new(RefusalKind::TooLong, message)));
+        }
+        self.stream.write_all(line.as_bytes())?;
         loop {
             let line = self.read_line(until)?;
             let version: VersionOnly = serde_json::from_slice(&line).map_err(|e| misunderstood(&e.to_string()))?;
@@ -190,30 +205,35 @@ impl Client {
 
     /// Returns the next line, where it is there by then: many that come slowly are no reason to wait longer.
     fn read_line(&mut self, until: Instant) -> io::Result<Vec<u8>> {
+        let is_late = || Instant::now() >= until;
+        let mut searched = 0;
         loop {
-            let is_late = || Instant::now() >= until;
-            match self.stream.fill_buf() {
-                Ok([]) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(bytes) => {
-                    let end = bytes.iter().position(|b| *b == b'\n').map(|at| at + 1);
-                    let taken = end.unwrap_or(bytes.len());
-                    if self.received.len() + taken > self.longest_answer {
-                        let problem =
-                            format!("the answer has more than {} bytes, which is the most that is read", self.longest_answer);
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-                    }
-                    self.received.extend_from_slice(&bytes[..taken]);
-                    self.stream.consume(taken);
-                    if end.is_some() {
-                        return Ok(std::mem::take(&mut self.received));
-                    }
-                    if is_late() {
+            let end = self.received[searched..].iter().position(|b| *b == b'\n').map(|at| searched + at + 1);
+            searched = self.received.len();
+            if end.unwrap_or(searched) > self.longest_answer {
+                let problem = format!("the answer has more than {} bytes, which is the most that is read", self.longest_answer);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+            }
+            if let Some(end) = end {
+                let rest = self.received.split_off(end);
+                self.answered_by = self.sender;
+                return Ok(std::mem::replace(&mut self.received, rest));
+            }
+            let mut bytes = [0; 16 << 10];
+            match receive(&self.stream, &mut bytes) {
+                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((count, sender)) => {
+                    let is_begun = !self.received.is_empty();
+                    self.sender = sender.filter(|_| !is_begun || self.sender == sender);
+                    self.received.extend_from_slice(&bytes[..count]);
+                    // Once more where that was its end.
+                    if is_late() && !bytes[..count].contains(&b'\n') {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     // A child that it forked may hold the connection open.
-                    if is_orphaned(self.stream.get_ref()) {
+                    if is_orphaned(&self.stream) {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                     if is_late() {

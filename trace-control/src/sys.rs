@@ -3,9 +3,11 @@
 //! rustix wants the peer's number, which is 0 where the peer is outside of this process's PID namespace.
 #![expect(unsafe_code, reason = "calls the C library")]
 
+use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::FromRawFd as _;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 /// The process at the other end of a unix socket: who connected, or who listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,37 @@ pub fn peer(socket: &impl AsRawFd) -> Option<Peer> {
     (result == 0 && len as usize == size_of::<libc::ucred>()).then_some(Peer { pid, uid: peer.uid, gid: peer.gid })
 }
 
+/// What [`receive`] asks for: the header, and what it stands for. Nothing more finds room, such as descriptors.
+#[cfg(target_os = "linux")]
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    sender: libc::ucred,
+}
+
+/// Reads what is there, and says which process sent it (SCM_CREDENTIALS, unix(7)); what several sent is read one after the other.
+/// `None`: it has no number here, or the kernel was not told before to say so.
+#[cfg(target_os = "linux")]
+pub(crate) fn receive(stream: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Option<u32>)> {
+    // SAFETY: all of them consist of numbers and pointers, of which 0 is none.
+    let (mut control, mut message): (Control, libc::msghdr) = unsafe { std::mem::zeroed() };
+    let mut room = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut room, 1);
+    (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of::<Control>() as _);
+    // SAFETY: the kernel writes to `into`, `control` and `message`, at most as much as they hold.
+    let received = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    let Ok(count) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
+    let Control { header, sender } = control;
+    let is_told = (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
+    Ok((count, u32::try_from(sender.pid).ok().filter(|pid| is_told && *pid > 0)))
+}
+
+/// Other systems do not tell.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn receive(mut stream: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Option<u32>)> {
+    Ok((io::Read::read(&mut stream, into)?, None))
+}
+
 /// Whether the process at the other end has ended, whoever has its number by now (SO_PEERPIDFD, Linux 6.5). `None`: the kernel
 /// does not tell.
 #[cfg(target_os = "linux")]
@@ -42,7 +75,7 @@ pub(crate) fn has_peer_ended(socket: &impl AsRawFd) -> Option<bool> {
     };
     if result != 0 {
         // It has been waited for.
-        return matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ESRCH | libc::EINVAL)).then_some(true);
+        return matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ESRCH | libc::EINVAL)).then_some(true);
     }
     // SAFETY: the kernel has just made it.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
