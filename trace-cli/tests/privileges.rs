@@ -153,10 +153,13 @@ fn capabilities_of_a_user_namespace_are_none() {
         eprintln!("skipped: unshare(1) is not allowed to make namespaces");
         return;
     }
-    let place = Place::new();
-    let program = start(&place, |c| c, PROGRAM);
-    is_answered(&place, in_namespace, "it holds capabilities");
-    program.end();
+    // A sandbox is one also where the program has nothing that others of its user lack.
+    for (has, why) in [(true, "it holds capabilities"), (false, "yours is in a sandbox")] {
+        let place = Place::new();
+        let program = start(&place, |c| if has { c } else { only(NONE, c) }, PROGRAM);
+        is_answered(&place, in_namespace, why);
+        program.end();
+    }
 }
 
 #[test]
@@ -204,20 +207,28 @@ fn modules_are_loaded_from_outside_only_where_somebody_allows_it() {
     }
 }
 
-/// For people: a peer of the same user that writes its lines itself is answered, where the kernel would let it in without a word.
+/// For people, as docs/control-protocol.md has it: a peer of the same user that writes its lines itself.
 #[test]
-fn a_plain_process_asks_its_user_for_nothing() {
+fn a_plain_process_asks_its_user_for_what_its_user_can_read() {
     if !is_root(PRIVILEGES) {
         return;
     }
     let place = Place::new();
     let program = start(&place, |c| only(NONE, c), PROGRAM);
-    let mut socat = place.command("bash");
-    // bash has no unix sockets; perl does.
-    let script = "use IO::Socket::UNIX; my ($p) = glob(\"$ENV{RINGTRACE_DIR}/*/control\"); my $s = IO::Socket::UNIX->new($p); \
-                  print $s \"{\\\"v\\\":1,\\\"do\\\":\\\"status\\\"}\\n\"; print scalar <$s>";
-    socat.args(["-c", "exec perl -e \"$0\"", script]).stdin(Stdio::null());
-    let (_, said) = said(only(NONE, socat));
-    assert!(said.contains("\"ok\":"), "{said}");
+    let mut peer = place.command("perl");
+    let script = r#"
+        use IO::Socket::UNIX;
+        my ($path) = glob("$ENV{RINGTRACE_DIR}/*/control");
+        my ($pid) = $path =~ m{/(\d+)-[^/]*/control$};
+        my $agent = IO::Socket::UNIX->new($path);
+        sub ask { print $agent "{\"v\":1,\"do\":$_[0]}\n"; scalar <$agent> }
+        print ask('"status"');
+        open(my $maps, "<", "/proc/$pid/maps");
+        my ($secret) = map { /ringtrace-proof-(\w+)/ } <$maps>;
+        print ask("\"prove\",\"with\":{\"secret\":\"$secret\"}"), ask('"status"');"#;
+    peer.args(["-e", script]).stdin(Stdio::null());
+    let (_, said) = said(only(NONE, peer));
+    let [refused, proven, status] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert!(refused.contains("unproven") && proven.contains("\"ok\":{}") && status.contains("\"sessions\":"), "{said}");
     program.end();
 }

@@ -1,8 +1,9 @@
 //! Whether a peer is answered: the agent does for nobody what the kernel keeps from them.
 //!
 //! What a peer asks for is what a process that may attach to this one could do by itself: read its memory, write files in its
-//! name, change what it does. The kernel lets processes of one user do so, unless it guards the process ([`Guard`]). Then a
-//! peer shows first that the kernel lets it in, by a secret of this process ([`trace_control::proof`]).
+//! name, change what it does. The kernel lets processes of one user do so, unless it guards the process ([`Guard`]), or keeps the
+//! peer in a sandbox: a user namespace, Landlock. So a peer shows first that the kernel lets it in, by a secret of this process
+//! ([`trace_control::proof`]).
 //!
 //! # Invariants
 //!
@@ -43,7 +44,7 @@ impl Guard {
         }
     }
 
-    /// Says why a peer of the same user and group is not enough; `None`: it is.
+    /// Says why the kernel keeps it from a peer of the same user and group; `None`: the reason is the peer's.
     fn reason(&self) -> Option<&'static str> {
         if !self.is_dumpable {
             return Some("it is not dumpable (prctl(2), PR_SET_DUMPABLE)");
@@ -111,7 +112,8 @@ impl Door {
         }
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let is_other = (visitor.peer.uid, visitor.peer.gid) != own;
-        let Some(reason) = guard.reason().or(is_other.then_some("it is of another user or group")) else { return Ok(()) };
+        let of_peer = if is_other { "it is of another user or group" } else { "yours is in a sandbox, or sees no /proc" };
+        let reason = guard.reason().unwrap_or(of_peer);
         let file = if guard.is_attaching_restricted { "mem" } else { "maps" };
         // There for the peer to be found.
         let what = match self.secret(&guard) {

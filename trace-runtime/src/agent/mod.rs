@@ -10,7 +10,7 @@
 //! # Invariants
 //!
 //! - AG-1: Nobody of another user is answered: the directory is the user's alone, and the kernel says who connects
-//!   (SO_PEERCRED, unix(7)). Nor is anybody whom the kernel keeps from this process ([`admission`]).
+//!   (SO_PEERCRED, unix(7)). Nor is anybody who does not show that the kernel lets it into this process ([`admission`]).
 //! - AG-2: What a peer can make the agent hold is bounded: connections, the bytes of a request, one answer each.
 //! - AG-3: A peer that sends without end, sends nonsense, or does not read its answers keeps no other from being answered.
 //! - AG-4: A descriptor is used only as long as it is the agent's own (ST-1 of [`storage`](crate::storage)).
