@@ -225,6 +225,25 @@ fn a_fifo_in_place_of_a_file_is_named_and_not_waited_for() {
 }
 
 #[test]
+fn control_characters_of_a_name_do_not_reach_the_terminal() {
+    const NAME: &str = "\x1b]0;title\x07\x1b[2J\u{9b}31m";
+    let place = Place::new();
+    for (verb, word) in [("recover", "recovered into"), ("clean", "removed")] {
+        for json in [&[][..], &["--json"]] {
+            let pid = killed(&place, &[]);
+            let image = std::fs::read_dir(place.runtime()).expect("the base").flatten().next().expect("one").path();
+            std::fs::rename(image.join("last"), image.join(NAME)).expect("it is renamed");
+            let output = place.here().join(format!("{pid}{NAME}"));
+            let to = ["-o", output.to_str().expect("a path")];
+            let to = if verb == "recover" { &to[..] } else { &[] };
+            let said = place.succeed(&[&[verb, &pid][..], json, to].concat());
+            assert!(said.contains("31m") && (said.contains(word) || !json.is_empty()), "{said}");
+            assert_eq!(said.find(|c: char| c.is_control() && c != '\n'), None, "{said:?}");
+        }
+    }
+}
+
+#[test]
 fn what_made_room_for_new_rings_is_told() {
     let place = Place::new();
     std::fs::write(place.runtime().join("removed-3-2097152"), "").expect("a file");
