@@ -289,6 +289,7 @@ impl Remains {
         };
         let end_ns = sink.told().iter().map(|(_, told)| told.end_ns).max().unwrap_or(0).max(origin.begun_ns);
         let mut transfer = Transfer::new(reader, Front::of(&schema.trace), Span::Whole, sink);
+        transfer.is_foreign = true; // whoever owns the file can write to it, whatever RC-1 says of those who should
         transfer.deliver(!trace_registry::is_mutated!(recovery_tail_dropped), true)?;
         let end_ns = transfer.told().values().map(|told| told.end_ns).fold(end_ns, u64::max);
         transfer.close(end_ns)?;

@@ -209,8 +209,8 @@ impl Transfer {
                 copy = packet.to_vec();
                 &copy
             } else {
-                // SAFETY: CO-1, or RC-1, or it is a snapshot's copy: the session's rings have this reader only, and their file
-                // is closed to other users.
+                // SAFETY: CO-1, or it is a snapshot's copy: the session's rings have this reader only, and their file is closed to
+                // other users.
                 unsafe { packet.as_slice() }
             };
             let (begin_ns, end_ns, overwritten) = (packet.begin_ns, packet.end_ns, packet.losses.overwritten);
