@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use common::{Place, Program, an_agent_answers, eventually, is_program, orders, text, this};
 use ringtrace::tracepoint;
 use trace_control::Client;
-use trace_control::place::images;
+use trace_control::place::{OpenedSession, images};
 use trace_control::protocol::{Request, SessionName, SessionPlan, SessionState};
 use trace_runtime::external::Consumer;
 use traces::{Contents, read, read_by_both};
@@ -38,6 +38,10 @@ fn program() {
 
 const CONSUMER: &str = "consumer";
 
+fn open(session: &Path) -> OpenedSession {
+    OpenedSession::open(session).expect("its directory")
+}
+
 /// Consumes the rings in the directory of its environment: `round` delivers what is committed.
 #[test]
 fn consumer() {
@@ -45,7 +49,8 @@ fn consumer() {
         return;
     }
     let session = std::env::var_os("RINGTRACE_TEST_SESSION").expect("a session");
-    let mut consumer = Consumer::open(Path::new(&session), Path::new("first"), &Default::default()).expect("nobody has them");
+    let mut consumer =
+        Consumer::open(open(Path::new(&session)), Path::new("first"), &Default::default()).expect("nobody has them");
     for _ in orders() {
         consumer.round(true).expect("it is written");
         println!("done");
@@ -138,11 +143,11 @@ fn a_consumer_that_is_killed_is_succeeded_by_the_next() {
     drop(first); // kills it
     let second = place.here().join("second");
     // Its claim holds until it has not been seen for a while. Then what it did not deliver is the next one's.
-    let refused = Consumer::open(session, &second, &Default::default()).expect_err("the claim is fresh");
+    let refused = Consumer::open(open(session), &second, &Default::default()).expect_err("the claim is fresh");
     assert!(refused.is_io(), "{refused}");
     let mut successor = None;
     eventually("the claim is stale", || {
-        successor = Consumer::open(session, &second, &Default::default()).ok();
+        successor = Consumer::open(open(session), &second, &Default::default()).ok();
         successor.is_some()
     });
     let mut successor = successor.expect("it is there");

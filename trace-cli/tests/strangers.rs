@@ -7,8 +7,8 @@ mod traces;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -265,7 +265,7 @@ fn a_setuid_program_ignores_the_environment_and_opens_no_socket() {
     assert!(fs::read_dir(place.runtime()).expect("it").next().is_none());
 }
 
-/// Connects as the command does, for requests that it would not make. If root runs this, the program wants a proof.
+/// Connects as the command does, for requests that it would not make: the program wants a proof.
 fn connect(directory: &Path) -> UnixStream {
     let image = Image::at(directory.to_owned()).expect("an image");
     let mut client = Client::connect(&image).expect("it listens");
@@ -388,6 +388,117 @@ fn peers_that_stall_and_flood_hold_up_nobody() {
     assert_eq!(place.json(&["list"]).len(), 1);
     drop((stalling, held));
     program.end();
+}
+
+/// Hands on to a real agent what the command asks, and what that answers; but has the command believe that the program is called
+/// like a path, and that it is to consume the rings, which are moved to `moved`. When the command has looked at the recording for a while, a link to `victim` lies in place of
+/// `gate`, and the process seems to have ended.
+fn stand_between(place: &Place, real: PathBuf, program: PathBuf, [gate, moved, victim]: [PathBuf; 3]) {
+    let directory = place.runtime().join(real.file_name().expect("its name"));
+    fs::DirBuilder::new().mode(0o700).create(&directory).expect("it is made");
+    let listener = UnixListener::bind(directory.join("control")).expect("it listens");
+    let serve = move |mut stream: UnixStream| -> std::io::Result<()> {
+        let mut agent = connect(&real);
+        let mut answers = BufReader::new(agent.try_clone()?).lines();
+        let mut looks = 0;
+        for line in BufReader::new(stream.try_clone()?).lines() {
+            let mut request: Value = serde_json::from_str(&line?)?;
+            let is_create = request["do"] == "create";
+            if is_create {
+                request["with"]["external"] = true.into();
+            }
+            looks += u32::from(request["do"] == "status");
+            writeln!(agent, "{request}")?;
+            let mut answer: Value = serde_json::from_str(&answers.next().expect("an answer")?)?;
+            if request["do"] == "hello" {
+                answer["ok"]["program"] = program.to_str().into();
+            }
+            if is_create {
+                let rings = PathBuf::from(answer["ok"]["rings"].as_str().expect("a path"));
+                let above = moved.parent().expect("a directory");
+                fs::DirBuilder::new().mode(0o700).recursive(true).create(above)?;
+                fs::rename(rings.parent().expect("a directory"), &moved)?;
+                answer["ok"]["rings"] = moved.join("rings").to_str().into();
+            }
+            writeln!(stream, "{answer}")?;
+            if looks == 3 {
+                fs::rename(&gate, gate.with_extension("aside"))?;
+                symlink(&victim, &gate)?;
+                break;
+            }
+        }
+        Ok(())
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // The peer goes away.
+            let _ = serve(stream);
+        }
+    });
+}
+
+#[test]
+fn a_process_that_says_where_its_rings_lie_has_nothing_else_removed_or_written() {
+    for (is_asked, is_named_so) in [(false, false), (true, false), (true, true)] {
+        let (real, place) = (Place::new(), Place::new());
+        let mut program = Program::start(&real, PROGRAM);
+        program.tell("load");
+        let image = image(&real);
+        let below = if is_named_so { Path::new(image.file_name().expect("its name")).join("default") } else { "etc".into() };
+        // In one file system with the rings.
+        let at = |name: &str| place.runtime().parent().expect("a directory").join(name);
+        let (gate, victim, evil) = (at("gate"), at("victim"), at("evil"));
+        fs::create_dir_all(victim.join(&below)).expect("a directory");
+        let files = ["rings", "journal", "precious"].map(|name| victim.join(&below).join(name));
+        files.iter().for_each(|file| fs::write(file, "").expect("a file"));
+        stand_between(&place, image, evil.join("program"), [gate.clone(), gate.join(&below), victim]);
+        // Its trace is named by the program.
+        let record = ["record", "--for", "60s", "--session", "default", "-m", "1M"];
+        let external: &[&str] = if is_asked { &["--external"] } else { &[] };
+        let output = place.run(&[&record[..], external].concat());
+        let said = text(&output.stdout) + &text(&output.stderr);
+        for file in files {
+            assert!(file.exists(), "{} was removed: {said}", file.display());
+        }
+        assert!(!evil.exists(), "a trace is where the process wants it: {said}");
+        match (is_asked, is_named_so) {
+            (false, _) => assert!(said.contains("the process has ended"), "{said}"),
+            (true, false) => assert!(said.contains("this is no directory of a session of process"), "{said}"),
+            (true, true) => {
+                assert!(said.contains("this is all that it committed"), "{said}");
+                assert!(!gate.with_extension("aside").join(&below).exists(), "what was consumed is left: {said}");
+            }
+        }
+        program.end();
+    }
+}
+
+#[test]
+fn a_link_leads_the_command_to_no_socket() {
+    let place = Place::new();
+    let elsewhere = UnixListener::bind(place.here().join("socket")).expect("it listens");
+    elsewhere.set_nonblocking(true).expect("its mode");
+    let image = place.runtime().join("1-1-00000001");
+    for is_link in [true, false] {
+        fs::DirBuilder::new().mode(0o700).create(&image).expect("a directory");
+        let mut theirs = None;
+        if is_link {
+            symlink(place.here().join("socket"), image.join("control")).expect("a link");
+        } else if is_root() {
+            // One of another user, as it may come there by rename(2).
+            let listener = UnixListener::bind(image.join("control")).expect("it listens");
+            listener.set_nonblocking(true).expect("its mode");
+            chown(image.join("control"), Some(NOBODY), Some(NOBODY)).expect("it is theirs");
+            theirs = Some(listener);
+        }
+        for verb in [&["list"][..], &["record", "--for", "1ms"], &["ps"], &["ps", "--dead"], &["clean", "--all"]] {
+            place.run(verb);
+            for listener in [Some(&elsewhere), theirs.as_ref()].into_iter().flatten() {
+                assert!(listener.accept().is_err(), "{verb:?} connected");
+            }
+        }
+        assert!(!image.exists(), "it is of no process");
+    }
 }
 
 /// Bytes of memory that a process has for itself.

@@ -102,7 +102,7 @@ impl Directory {
             io::Error::new(io::ErrorKind::PermissionDenied, problem)
         };
         match self.at(name) {
-            Ok(directory) if directory.owner == owner && directory.mode & 0o077 == 0 => Ok(directory),
+            Ok(directory) if directory.is_private_to(owner) => Ok(directory),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
             Err(error) if error.kind() != io::ErrorKind::NotADirectory && error.raw_os_error() != Some(EACCES) => Err(error),
             _ => Err(planted()),
@@ -209,6 +209,11 @@ impl Directory {
     /// The program closed it.
     pub fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         self.descriptor.get()
+    }
+
+    /// Whether it is that user's alone.
+    pub(crate) fn is_private_to(&self, user: u32) -> bool {
+        self.owner == user && self.mode & 0o077 == 0
     }
 
     /// Whether it is a directory for all users, such as /tmp, where each removes only what is theirs.

@@ -23,6 +23,8 @@
 //!   one that was made by a process that has ended, and is only held open by a child that it forked.
 //! - PL-3: A file of rings gets its name when its process [holds](crate::hold) it already. So rings that nobody holds are of a
 //!   process that has ended, in whatever PID namespace, unless the file system has no such locks.
+//! - PL-4: What lies in a directory of another user is connected to and removed by descriptors of what was checked, since a path may
+//!   lead elsewhere a moment later.
 
 mod room;
 
@@ -31,7 +33,7 @@ pub use room::{Removed, forget_removed, make_room, removed};
 use crate::directory::{Descriptor, Directory};
 use crate::sys::has_peer_ended;
 use crate::{is_held, peer};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::{OsStr, OsString};
@@ -55,6 +57,8 @@ pub const RINGS: &str = "rings";
 pub const JOURNAL: &str = "journal";
 /// The name of its rings until they are held (PL-3).
 pub const UNHELD: &str = "rings.new";
+/// All of them, in the order in which they are removed.
+pub const FILES: [&str; 3] = [JOURNAL, RINGS, UNHELD];
 
 /// Name of the directory of process images in one that the user named.
 pub const BELOW: &str = "ringtrace";
@@ -298,7 +302,7 @@ impl Image {
 
     /// Returns the image whose directory this is. `None`: its name is not that of one, or nothing is there.
     pub fn at(path: PathBuf) -> Option<Image> {
-        let name = path.file_name()?.to_str()?.parse().ok()?;
+        let name = image_name(&path)?;
         let owner = Directory::open(&path).ok()?.owner;
         Some(Image { name, path, owner })
     }
@@ -317,25 +321,45 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// `NotFound`: the process has no agent. `ConnectionRefused`: it has ended (PL-2).
+    /// `NotFound`: the process has no agent. `ConnectionRefused`: it has ended (PL-2), or a link lies there, or anything else that is
+    /// no socket of the owner's. Others as for [`open`](Self::open).
     pub fn connect(&self) -> io::Result<UnixStream> {
-        let stream = by_short_path(&self.path, |directory| connect(&directory.join(SOCKET)))?;
+        let stream = self.reach(|socket| {
+            let stream = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            rustix::net::sockopt::set_socket_timeout(&stream, Timeout::Send, Some(ROOM))?;
+            rustix::net::connect(&stream, socket)?;
+            Ok(UnixStream::from(stream))
+        })?;
         if is_orphaned(&stream) { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(stream) }
     }
 
     /// What [`connect`](Self::connect) says, without waiting for an agent that is stopped.
     fn knock(&self) -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (socket, _) = Descriptor::new(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)?;
-        let at = |directory: &Path| -> io::Result<()> {
-            match rustix::net::connect(socket.get()?, &SocketAddrUnix::new(directory.join(SOCKET))?) {
-                // As many as may wait do.
-                Ok(()) | Err(rustix::io::Errno::AGAIN) => Ok(()),
-                Err(error) => Err(error.into()),
+        let (own, _) = Descriptor::new(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)?;
+        self.reach(|socket| match rustix::net::connect(own.get()?, socket) {
+            // As many as may wait do.
+            Ok(()) | Err(rustix::io::Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        })?;
+        if is_orphaned(&own.get()?) { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(()) }
+    }
+
+    /// Runs `connect` with the address of the agent's socket, which is the owner's, and to which no link leads (PL-4).
+    fn reach<T>(&self, connect: impl Fn(&SocketAddrUnix) -> io::Result<T>) -> io::Result<T> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(self.open()?.descriptor()?, SOCKET, flags, Mode::empty())?;
+        let (socket, stat) = Descriptor::new(opened)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || stat.st_uid != self.owner {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        match connect(&SocketAddrUnix::new(by_descriptor(&socket.get()?))?) {
+            // Without /proc, by its path: nobody else can exchange what lies in a directory of this user.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.owner == rustix::process::geteuid().as_raw() => {
+                connect(&SocketAddrUnix::new(self.path.join(SOCKET))?)
             }
-        };
-        by_short_path(&self.path, at)?;
-        if is_orphaned(&socket.get()?) { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(()) }
+            done => done,
+        }
     }
 
     /// Whether its agent listens.
@@ -405,9 +429,76 @@ impl Image {
 
     /// Removes the agent's socket, and the directory where nothing else is in it. Returns whether that is gone.
     pub fn remove_socket(&self) -> bool {
-        let _ = self.open().and_then(|directory| directory.remove_file(SOCKET));
-        split(&self.path).and_then(|(base, name)| Directory::named(base)?.remove_directory(name)).is_ok()
+        let remove = || {
+            let (base, name) = split(&self.path)?;
+            let base = Directory::named(base)?;
+            let _ = base.private(name, self.owner)?.remove_file(SOCKET);
+            base.remove_directory(name)
+        };
+        remove().is_ok()
     }
+
+    /// Opens the directory of one of its sessions, of which its process says that it lies at `path`.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` where it does not lie in a directory of this image, there or elsewhere, that is the owner's alone; otherwise
+    /// as for [`OpenedSession::open`].
+    pub fn session(&self, path: &Path) -> io::Result<OpenedSession> {
+        let session = OpenedSession::open(path)?;
+        let is_of_owner = session.directory.owner == self.owner && session.above.is_private_to(self.owner);
+        if is_of_owner && session.image_name() == Some(self.name) {
+            return Ok(session);
+        }
+        let problem = format!("this is no directory of a session of process {}, closed to others", self.name.pid);
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
+    }
+}
+
+/// The directory of a session, opened together with the one that it lies in.
+#[derive(Debug)]
+pub struct OpenedSession {
+    /// Where it was found; for messages, and for what lies beside it.
+    pub path: PathBuf,
+    /// The directory.
+    pub directory: Directory,
+    above: Directory,
+}
+
+impl OpenedSession {
+    /// Opens the directory of a session that a user named, and which may be another user's: it is no link, and lies in a directory
+    /// of its owner, of this user or of root, which is no link either if it is that of a process image.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `NotADirectory`, also where it is a link; `PermissionDenied` where others could exchange it.
+    pub fn open(path: &Path) -> io::Result<OpenedSession> {
+        let path = std::path::absolute(path)?;
+        let (parent, name) = split(&path)?;
+        let above = if image_name(parent).is_some() { Directory::open(parent)? } else { Directory::named(parent)? };
+        let directory = above.at(name)?;
+        check_above(&above, parent, directory.owner)?;
+        Ok(OpenedSession { path, directory, above })
+    }
+
+    fn image_name(&self) -> Option<ImageName> {
+        image_name(self.path.parent()?)
+    }
+
+    /// Removes it with its files, and the directory of its process image where nothing else is in it (PL-4). What cannot be removed
+    /// is found by `ringtrace ps --dead`.
+    pub fn remove(&self) {
+        let _ = FILES.map(|name| self.directory.remove_file(name));
+        let _ = self.path.file_name().map(|name| self.above.remove_directory(name));
+        if let Some(image) = self.image_name() {
+            let _ = self.above.at("..").and_then(|base| base.remove_directory(image.to_string()));
+        }
+    }
+}
+
+/// The process image whose directory this is, by its name.
+fn image_name(directory: &Path) -> Option<ImageName> {
+    directory.file_name()?.to_str()?.parse().ok()
 }
 
 /// Makes `socket` listen in `directory`, which lies at `path`, under [`SOCKET`]; in place of an earlier one.
@@ -435,21 +526,6 @@ pub fn listen(directory: &Directory, path: &Path, socket: impl AsFd) -> io::Resu
     finish().inspect_err(|_| drop(directory.remove_file(UNFINISHED)))
 }
 
-/// Opens the directory of a session that a user named, and which may be another user's: it is no link, and lies in a directory of
-/// its owner, of this user or of root.
-///
-/// # Errors
-///
-/// `NotFound`; `NotADirectory`, also where it is a link; `PermissionDenied` where others could exchange it.
-pub fn open_session(path: &Path) -> io::Result<Directory> {
-    let path = std::path::absolute(path)?;
-    let (parent, name) = split(&path)?;
-    let above = Directory::named(parent)?;
-    let session = above.at(name)?;
-    check_above(&above, parent, session.owner)?;
-    Ok(session)
-}
-
 /// Connections that may wait for being accepted.
 const WAITING: i32 = 128;
 
@@ -460,21 +536,6 @@ pub fn is_socket(path: &Path) -> bool {
 
 /// How long a process may take to have room for another connection: one that is stopped has none at some time.
 const ROOM: Duration = Duration::from_millis(500);
-
-fn connect(socket: &Path) -> io::Result<UnixStream> {
-    let stream = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    rustix::net::sockopt::set_socket_timeout(&stream, Timeout::Send, Some(ROOM))?;
-    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
-    Ok(stream.into())
-}
-
-/// Runs `work` with a path of `directory` that is short enough for a socket's name, which unix(7) limits to 108 bytes.
-fn by_short_path<T>(directory: &Path, work: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    if directory.as_os_str().len() + 1 + UNFINISHED.len() < 108 {
-        return work(directory);
-    }
-    work(&by_descriptor(&Directory::open(directory)?.descriptor()?))
-}
 
 /// A path that leads to what a descriptor of this thread is of.
 fn by_descriptor(descriptor: &impl AsRawFd) -> PathBuf {

@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trace_control::place::{self, JOURNAL, RINGS};
+use trace_control::place::{JOURNAL, OpenedSession, RINGS};
 use trace_control::protocol::SessionPlan;
 use trace_ctf::schema as ctf;
 
@@ -27,8 +27,6 @@ pub struct Consumer {
     delivery: Delivery,
     classes: Classes,
     journal: File,
-    /// Of the session.
-    directory: PathBuf,
     /// Of the journal, for messages.
     path: PathBuf,
     /// Bytes of the journal that were read.
@@ -36,6 +34,7 @@ pub struct Consumer {
     /// Classes that the trace has: stream class and event ID.
     described: HashSet<(u32, u32)>,
     holder: Holder,
+    session: OpenedSession,
 }
 
 impl std::fmt::Debug for Consumer {
@@ -60,18 +59,17 @@ pub struct Delivered {
 }
 
 impl Consumer {
-    /// Takes the rings in `session`, the directory of a session, and creates in `output` the trace that its plan wants: its form, and when
+    /// Takes the rings in the directory of a session, and creates in `output` the trace that its plan wants: its form, and when
     /// it is cut.
     ///
     /// # Errors
     ///
     /// [`Error::is_io`]: they cannot be read, another process consumes them, or the trace cannot be created.
-    pub fn open(session: &Path, output: &Path, plan: &SessionPlan) -> Result<Consumer> {
+    pub fn open(session: OpenedSession, output: &Path, plan: &SessionPlan) -> Result<Consumer> {
         let format = plan.format.as_deref().and_then(|name| name.parse().ok()).unwrap_or_default();
         let rotation = Rotation { size: plan.rotate, time: plan.rotate_ms.map(Duration::from_millis), quota: plan.quota };
-        let (rings, path) = (session.join(RINGS), session.join(JOURNAL));
-        let directory = place::open_session(session).map_err(|e| Error::io("cannot open", session, e))?;
-        let open = |name, access| directory.file(name, access, &[directory.owner]);
+        let (rings, path) = (session.path.join(RINGS), session.path.join(JOURNAL));
+        let open = |name, access| session.directory.file(name, access, &[session.directory.owner]);
         let file = open(RINGS, OFlags::RDWR).map_err(|e| Error::io("cannot open", &rings, e))?;
         let journal = open(JOURNAL, OFlags::RDONLY).map_err(|e| Error::io("cannot open", &path, e))?;
         let journal::Contents { schema, origin, .. } = read_journal(&journal, &path)?;
@@ -92,8 +90,8 @@ impl Consumer {
         };
         let classes = Classes::default();
         let delivery = Delivery::new(reader, schema.trace, false, sink, classes.clone()).of_another_process();
-        let (directory, described) = (session.to_owned(), HashSet::new());
-        let mut consumer = Consumer { delivery, classes, journal, directory, path, read: 0, described, holder };
+        let described = HashSet::new();
+        let mut consumer = Consumer { delivery, classes, journal, path, read: 0, described, holder, session };
         consumer.describe()?;
         Ok(consumer)
     }
@@ -111,7 +109,7 @@ impl Consumer {
         let described: Vec<_> = new.iter().map(|class| (class.stream_id, class.id)).collect();
         if !new.is_empty() {
             lock(&self.classes).extend(new);
-            self.delivery.describe_first().map_err(|error| error.unrecovered(&self.directory))?;
+            self.delivery.describe_first().map_err(|error| error.unrecovered(&self.session.path))?;
         }
         self.described.extend(described);
         Ok(())
@@ -142,6 +140,11 @@ impl Consumer {
         self.delivered(0)
     }
 
+    /// Removes the rings and the journal: everything is delivered, and the process does not use them any more.
+    pub fn remove(self) {
+        self.session.remove();
+    }
+
     fn renew(&self) -> Result<()> {
         if self.delivery.reader().renew(self.holder, now_ns()) {
             return Ok(());
@@ -152,7 +155,7 @@ impl Consumer {
 
     fn delivered(&self, fullness: u32) -> Result<Delivered> {
         if let Some(failure) = self.delivery.failure() {
-            return Err(failure.unrecovered(&self.directory));
+            return Err(failure.unrecovered(&self.session.path));
         }
         let delivery = &self.delivery;
         Ok(Delivered {

@@ -32,7 +32,7 @@ use crate::output::{self, Claim, Directory, Sink};
 use crate::process;
 use crate::ring_buffer::{self, Holder, Losses, Purpose, Reader, STALE_NS};
 use crate::snapshot;
-use crate::storage::{self, OwnFile};
+use crate::storage::OwnFile;
 use crate::sys;
 use crate::transfer::{Front, Span, Transfer};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -42,25 +42,18 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trace_control::directory::Directory as Opened;
-use trace_control::place::{self, Image, ImageName, Removed};
+use trace_control::place::{self, Image, ImageName, OpenedSession, Removed};
 use trace_ctf::metadata::Format;
 use trace_ctf::schema as ctf;
 
 /// What a process that has ended left of one session.
 #[derive(Debug)]
 pub struct Remains {
-    /// `None`: copies, of which nothing is to be removed.
-    place: Option<Place>,
+    /// Where the files lie. `None`: copies, of which nothing is to be removed.
+    place: Option<OpenedSession>,
     rings: OwnFile,
     /// `None`: nothing was recorded before it ended.
     recorded: Option<Recorded>,
-}
-
-/// Where the files lie.
-#[derive(Debug)]
-struct Place {
-    path: PathBuf,
-    directory: Opened,
 }
 
 #[derive(Debug)]
@@ -126,7 +119,7 @@ pub(crate) fn make_room(base: &Opened, at: &Path, bytes: u64, free: u64) -> Remo
             true
         }
         Err(error) if error.is_busy() => false,
-        Err(_) => place::open_session(session).map(|directory| storage::remove_session(&directory, session)).is_ok(),
+        Err(_) => OpenedSession::open(session).map(|session| session.remove()).is_ok(),
     };
     // Where that fails, the rings find no room, or no place.
     place::make_room(base, at, bytes, free, remove).unwrap_or_default()
@@ -143,8 +136,8 @@ impl Remains {
         let path = directory.join(place::RINGS);
         let cannot = |e: io::Error| Error::io("cannot recover", &path, e);
         let busy = |why| Err(Kind::InUse { path: path.clone(), why }.into());
-        let opened = place::open_session(directory).map_err(cannot)?;
-        let file = |name, access| OwnFile::of(opened.file(name, access, &[opened.owner])?); // RC-3
+        let place = OpenedSession::open(directory).map_err(cannot)?;
+        let file = |name, access| OwnFile::of(place.directory.file(name, access, &[place.directory.owner])?); // RC-3
         let rings = file(place::RINGS, OFlags::RDWR).map_err(cannot)?;
         let image = Image::of_session(directory);
         // SAFETY: nothing is consumed. A process that lives never makes its file shorter.
@@ -172,7 +165,6 @@ impl Remains {
             let recorded = Recorded::new(&rings, journal).map_err(cannot)?;
             recorded.ok_or_else(|| cannot(io::Error::other("rings and journal are of different traces")))
         });
-        let place = Place { path: directory.to_owned(), directory: opened };
         Ok(Remains { place: Some(place), rings, recorded: recorded.transpose()? })
     }
 
@@ -241,7 +233,7 @@ impl Remains {
         let owner = self.place.as_ref().map_or_else(user, |place| place.directory.owner);
         let Remains { place, rings, recorded } = self;
         let Some(Recorded { journal, reader }) = recorded else {
-            remove(place);
+            place.iter().for_each(OpenedSession::remove);
             let none = Losses::default();
             let path = PathBuf::new();
             return Ok(Recovered { path, events: 0, bytes: 0, cut: 0, lost: none, unfinished: 0, is_of_earlier_boot: false });
@@ -301,7 +293,7 @@ impl Remains {
         let events = transfer.told().values().map(|told| told.records).sum();
         let is_of_earlier_boot = !is_of_this_boot(reader);
         let recovered = Recovered { path, events, bytes: transfer.bytes, cut, lost, unfinished, is_of_earlier_boot };
-        remove(place);
+        place.iter().for_each(OpenedSession::remove);
         drop(rings); // and the lock
         Ok(recovered)
     }
@@ -325,7 +317,7 @@ impl Remains {
     /// Removes the files without recovering anything, and snapshots that were not completed.
     pub fn remove(self) {
         self.remove_unfinished();
-        remove(self.place);
+        self.place.iter().for_each(OpenedSession::remove);
     }
 }
 
@@ -374,12 +366,6 @@ impl Recorded {
         let reader = unsafe { Reader::open(rings, Purpose::Consume) }?;
         let uuid = [UUID, UUID + 1].map(|at| reader.caller_word(at).unwrap_or(0).to_le_bytes()).concat();
         Ok((uuid == journal.schema.trace.uuid).then_some(Recorded { journal, reader }))
-    }
-}
-
-fn remove(session: Option<Place>) {
-    if let Some(Place { path, directory }) = session {
-        storage::remove_session(&directory, &path);
     }
 }
 

@@ -29,7 +29,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trace_control::directory::Directory;
-use trace_control::place::{self, JOURNAL, RINGS, Removed, UNHELD};
+use trace_control::place::{self, FILES, JOURNAL, OpenedSession, RINGS, Removed, UNHELD};
 use trace_registry::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// The files of one session's rings. They stay unless they are removed: what they hold may not have been delivered.
@@ -40,8 +40,6 @@ pub(crate) struct Storage {
     directory: Option<SessionDirectory>,
 }
 
-/// In the order in which they are removed (ST-3).
-const FILES: [&str; 3] = [JOURNAL, RINGS, UNHELD];
 const TMPFS: i64 = 0x0102_1994; // statfs(2)
 
 impl Storage {
@@ -182,30 +180,23 @@ impl SessionDirectory {
             return;
         }
         let path = self.path();
-        match place::open_session(&path) {
-            Ok(directory) if directory.owner == self.owner => remove_session(&directory, &path),
+        match OpenedSession::open(&path) {
+            Ok(session) if session.directory.owner == self.owner => session.remove(),
             // Where the limit on descriptors is reached, by their paths.
             Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)) => {
                 let _ = FILES.map(|name| std::fs::remove_file(path.join(name)));
                 let _ = std::fs::remove_dir(&path);
+                // Fails while another session of the process has its directory there.
+                let _ = std::fs::remove_dir(&self.image);
             }
             _ => {}
         }
-        // Fails while another session of the process has its directory there.
-        let _ = std::fs::remove_dir(&self.image);
     }
 }
 
 /// Whether something else was there, or what was there was removed: the next attempt may succeed.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound)
-}
-
-/// Removes a session's directory, which lies at `path`, file by file. What cannot be removed is found by `ringtrace ps --dead`.
-pub(crate) fn remove_session(directory: &Directory, path: &Path) {
-    let _ = FILES.map(|name| directory.remove_file(name));
-    // By its path: what is not empty, and a link, stay.
-    let _ = std::fs::remove_dir(path);
 }
 
 /// A file that this process opened, under a descriptor that it gives up when it is no longer of that file (ST-1).

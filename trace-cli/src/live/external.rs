@@ -21,7 +21,7 @@ pub(super) struct External {
     is_over: Arc<AtomicBool>,
     /// Whether nobody writes to the rings any more then.
     is_quiet: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Delivered, Error>>,
+    thread: JoinHandle<Result<(Consumer, Delivered), Error>>,
 }
 
 /// Intervals between rounds: short while the rings fill fast.
@@ -36,7 +36,10 @@ impl External {
         let Some(directory) = process.directory(state) else {
             return Err(wrong("the rings have no name, so only the process itself can consume them".to_owned()));
         };
-        let consumer = Consumer::open(&directory, output, &state.plan).map_err(|error| wrong(error.to_string()))?;
+        // The process says where they lie.
+        let session = process.image.session(&directory);
+        let session = session.map_err(|error| wrong(format!("{}: {error}", directory.display())))?;
+        let consumer = Consumer::open(session, output, &state.plan).map_err(|error| wrong(error.to_string()))?;
         let delivered = Arc::<Mutex<Delivered>>::default();
         let (is_over, is_quiet) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let thread = std::thread::spawn({
@@ -56,15 +59,16 @@ impl External {
         self.thread.is_finished()
     }
 
-    /// Delivers the rest. `is_quiet`: nobody writes to the rings any more.
-    pub(super) fn end(self, state: &mut SessionState, is_quiet: bool) -> Result<(), String> {
+    /// Delivers the rest. `is_quiet`: nobody writes to the rings any more. Returns what can remove them.
+    pub(super) fn end(self, state: &mut SessionState, is_quiet: bool) -> Result<Consumer, String> {
         self.tell(state);
         self.is_quiet.store(is_quiet, Ordering::Relaxed);
         // Release: pairs with the Acquire load in `consume`, which reads the other one then.
         self.is_over.store(true, Ordering::Release);
         let done = self.thread.join().map_err(|_| "its consumer failed".to_owned())?;
-        fill(state, done.map_err(|error| error.to_string())?);
-        Ok(())
+        let (consumer, delivered) = done.map_err(|error| error.to_string())?;
+        fill(state, delivered);
+        Ok(consumer)
     }
 }
 
@@ -80,7 +84,7 @@ fn consume(
     delivered: &Mutex<Delivered>,
     is_over: &AtomicBool,
     is_quiet: &AtomicBool,
-) -> Result<Delivered, Error> {
+) -> Result<(Consumer, Delivered), Error> {
     let (mut interval, mut last_cut) = (SHORTEST, Instant::now());
     while !is_over.load(Ordering::Acquire) {
         let cut = last_cut.elapsed() >= PERIOD;
@@ -97,5 +101,6 @@ fn consume(
         .clamp(SHORTEST, LONGEST);
         std::thread::sleep(interval);
     }
-    consumer.finish(is_quiet.load(Ordering::Relaxed))
+    let all = consumer.finish(is_quiet.load(Ordering::Relaxed))?;
+    Ok((consumer, all))
 }

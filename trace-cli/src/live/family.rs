@@ -26,16 +26,19 @@ pub(super) struct Family {
     /// Traces of those with which it began.
     roots: Vec<PathBuf>,
     seen: HashSet<ImageName>,
+    /// Whether the rings of all are consumed here.
+    is_external: bool,
 }
 
 impl Family {
-    pub(super) fn of(target: Target, rings: Option<PathBuf>, recorded: &[Recorded]) -> Family {
+    pub(super) fn of(target: Target, rings: Option<PathBuf>, recorded: &[Recorded], is_external: bool) -> Family {
         Family {
             target,
             rings,
             session: recorded.first().map(|r| r.state.name.clone()).unwrap_or_default(),
             roots: recorded.iter().map(|r| r.output.clone()).collect(),
             seen: recorded.iter().map(|r| r.process.image.name).collect(),
+            is_external,
         }
     }
 
@@ -53,11 +56,10 @@ impl Family {
             let Ok(mut process) = Process::meet(image.clone()) else { continue };
             let Ok(status) = process.ask::<Status>(&Request::Status) else { continue };
             let is_ours = |s: &SessionState| s.name == self.session && s.output.as_deref().is_some_and(|o| self.is_of_root(o));
-            if let Some(state) = status.sessions.into_iter().find(is_ours) {
-                let name = SessionName { session: state.name.clone() };
-                if let Ok(state) = process.ask::<SessionState>(&Request::Bind(name)) {
-                    let output = state.output.clone().unwrap_or_default();
-                    match Recorded::new(process, output, state) {
+            if let Some(SessionState { name, output: Some(output), .. }) = status.sessions.into_iter().find(is_ours) {
+                if let Ok(state) = process.ask::<SessionState>(&Request::Bind(SessionName { session: name })) {
+                    // By the name that was checked, whatever it says now.
+                    match Recorded::new(process, output, state, self.is_external) {
                         Ok(child) => recorded.push(child),
                         Err(failure) => failure::warning(format_args!("{failure}")),
                     }

@@ -12,7 +12,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use trace_control::Error;
-use trace_control::place::Image;
 use trace_control::protocol::{RefusalKind, Request, SessionName, SessionPlan, SessionState, Status};
 use trace_control::terminal::printable;
 use trace_registry::units;
@@ -112,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     }
     let own = Target::clone(&arguments.target);
     let rings = super::session::absolute(&arguments.options.rings)?;
-    let mut family = arguments.options.follow.then(|| Family::of(own, rings, &recorded));
+    let mut family = arguments.options.follow.then(|| Family::of(own, rings, &recorded, arguments.external));
     let begun = Instant::now();
     let progress = progress(common);
     while !interrupted.load(Ordering::Relaxed) && recorded.iter().any(Recorded::goes_on) {
@@ -186,13 +185,12 @@ fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result
         failure::warning(format_args!("{}: `{rules}` takes no probe, so nothing is recorded", process.name()));
     }
     state.warnings.iter().for_each(|warning| failure::warning(format_args!("{}: {warning}", process.name())));
-    Recorded::new(process, output, state)
+    Recorded::new(process, output, state, arguments.external)
 }
 
 impl Recorded {
-    /// A process that has the session of this state. If its rings are to be consumed here, that begins.
-    pub(super) fn new(process: Process, output: PathBuf, state: SessionState) -> Result<Recorded, Failure> {
-        let is_external = state.external;
+    /// A process that has the session of this state. `is_external`: this command was asked to consume its rings, and begins to.
+    pub(super) fn new(process: Process, output: PathBuf, state: SessionState, is_external: bool) -> Result<Recorded, Failure> {
         let external = is_external.then(|| External::begin(&process, &state, &output)).transpose()?;
         let told = state.warnings.len();
         let (is_silent, unwritten, recovered) = (false, None, None);
@@ -262,19 +260,14 @@ fn end_external(one: &mut Recorded, external: External) {
     let directory = external.directory.clone();
     match external.end(&mut one.state, !one.is_silent) {
         // Its session ends with the connection.
-        Ok(()) if one.is_silent => {}
-        Ok(()) if one.end.is_none() => {
+        Ok(_) if one.is_silent => {}
+        Ok(_) if one.end.is_none() => {
             // Everything is delivered: the rings go.
             let _ = one.process.ask::<SessionState>(&Request::Destroy(name));
         }
-        Ok(()) => {
-            let _ = std::fs::remove_dir_all(&directory);
-            // The second is another one where the rings lie apart from the socket.
-            for image in [Some(one.process.image.clone()), Image::of_session(&directory)].into_iter().flatten() {
-                if !image.remove_if_empty() {
-                    let _ = std::fs::remove_dir(&image.path);
-                }
-            }
+        Ok(consumer) => {
+            consumer.remove();
+            one.process.image.remove_if_empty();
         }
         Err(error) => {
             failure::error(format_args!("{}: {error}", one.process.name()));

@@ -201,15 +201,11 @@ fn each(
     }
     let mut failed = 0;
     for session in sessions {
+        // Looked at before the work: later the path may lead elsewhere.
+        let image = Image::of_session(session);
         match work(session, &mut out) {
-            Ok(()) => {
-                // What its process left besides goes with its last session.
-                match Image::of_session(session) {
-                    // Of another PID namespace, only its agent tells.
-                    Some(image) if !image.is_gone() => drop(std::fs::remove_dir(&image.path)),
-                    image => drop(image.map(|image| image.remove_gone())),
-                }
-            }
+            // What its process left besides goes with its last session. Of another PID namespace, only its agent tells.
+            Ok(()) => drop(image.map(|image| image.remove_if_empty())),
             Err(failure) if sessions.len() > 1 && !failure.is_output() => {
                 failure::error(format_args!("{failure}"));
                 failed += 1;

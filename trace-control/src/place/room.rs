@@ -190,7 +190,7 @@ pub fn forget_removed(base: &Path) {
 #[cfg(test)]
 mod tests {
     use super::super::tests::listening;
-    use super::super::{ImageName, UNHELD, images, make_base, open_session, private_directory, start_time};
+    use super::super::{ImageName, OpenedSession, UNHELD, images, make_base, private_directory, start_time};
     use super::*;
     use std::fs::File;
     use std::io::Write as _;
@@ -333,12 +333,29 @@ mod tests {
         assert_eq!(room(base.path(), Bound { sessions: 0, bytes: 0 }, 0, u64::MAX / 2), Removed::default());
         assert!(images(base.path()).expect("a base").iter().all(|image| image.sessions().is_empty()));
         assert!(elsewhere.path().join("image/session/rings").exists());
-        let session = open_session(&image.join("session")).expect("a directory");
+        let session = OpenedSession::open(&image.join("session")).expect("a directory");
         for name in [RINGS, JOURNAL] {
-            let error = session.file(name, OFlags::RDWR, &[session.owner]).expect_err("a FIFO");
+            let error = session.directory.file(name, OFlags::RDWR, &[session.directory.owner]).expect_err("a FIFO");
             assert!(error.to_string().contains("not a regular file"), "{error}");
         }
-        let error = open_session(&image_below(base.path(), 2).join("session")).expect_err("a link");
+        let error = OpenedSession::open(&image_below(base.path(), 2).join("session")).expect_err("a link");
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+    }
+
+    /// As its owner may do it while somebody is about to remove it.
+    #[test]
+    fn what_is_removed_is_what_was_opened() {
+        let base = private_base();
+        let (image, at) = (image_below(base.path(), 0), |name: &str| base.path().join(name));
+        drop(leave(&image, 0));
+        std::fs::create_dir_all(at("victim/session")).expect("directories");
+        let session = OpenedSession::open(&image.join("session")).expect("it is there");
+        std::fs::rename(&image, at("aside")).expect("it is renamed");
+        std::os::unix::fs::symlink(at("victim"), &image).expect("a link");
+        session.remove();
+        assert!(at("victim/session").exists() && image.is_symlink());
+        assert!(at("aside").exists() && !at("aside/session").exists());
+        let error = OpenedSession::open(&image.join("session")).expect_err("a link");
         assert!(error.to_string().contains("symbolic link"), "{error}");
     }
 
