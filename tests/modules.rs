@@ -39,6 +39,10 @@ pub struct Label<'a> { pub name: &'a str, pub of: &'a str }
 /// A label was read.
 #[ringtrace::tracepoint]
 pub fn label_read(label: &Label<'_>);
+
+/// A page was sealed.
+#[ringtrace::tracepoint]
+pub fn sealed(id: u64);
 ";
 
 /// What the hash of a layout covers, as a refusal says it.
@@ -347,6 +351,28 @@ fn another_signature_is_refused() {
 }
 
 #[test]
+fn another_form_of_a_tracepoint_is_refused() {
+    // The one's list holds functions that take its arguments, the other's such that take its events.
+    let probe = (
+        "eviction-probes/src/lib.rs",
+        "/// Which pages go.",
+        "#[ringtrace::probe(storage::sealed)]\nfn seen(_id: u64) {}\n\n/// Which pages go.",
+    );
+    let body = ("storage/src/lib.rs", "pub fn sealed(id: u64);", "pub fn sealed(id: u64) {\n    let _ = id;\n}");
+    let declared = workspace().build_edited(&["eviction-probes"], &[probe], "libeviction_probes.so", "declared.so");
+    assert!(workspace().try_load(&[&declared]).starts_with("loaded eviction-probes 1.0.0: "));
+    let program = workspace().build_edited(&["checks"], &[body], "try_load", "try_load_body");
+    let said = output(Command::new(program).arg(&declared));
+    let why = "storage:sealed: it has a body in the program and none in the module; build the module with the program's version of \
+               the crate that declares it\n";
+    assert!(said.starts_with(&format!("refused: cannot load the module {}: {why}", declared.display())), "{said}");
+    assert!(said.ends_with("attached: false false\nafter: false false\nevents: 0\n"), "{said}");
+    // The other way round there is nothing to refuse: the module's copy records its own calls, as a tracepoint of its own.
+    let with_body = workspace().build_edited(&["eviction-probes"], &[body], "libeviction_probes.so", "with-body.so");
+    assert!(workspace().try_load(&[&with_body]).starts_with("loaded eviction-probes 1.0.0: "));
+}
+
+#[test]
 fn another_size_of_an_argument_is_refused() {
     let edits = [("storage/src/lib.rs", "pub key: u32, pub length: u32", "pub key: u32, pub length: u64")];
     let module = workspace().build_edited(&["checks", "rows", "plugin", "stuck"], &edits, "librows.so", "size.so");
@@ -439,7 +465,7 @@ fn a_missing_tracepoint_is_refused() {
     let module = workspace().build_edited(&["eviction-probes"], &edits, "libeviction_probes.so", "missing.so");
     refused(
         &module,
-        "storage:page_loaded: the program has no such tracepoint; it has storage:page_evicted, storage:label_read; the module's probe at eviction-probes/src/lib.rs:12 is for it, so \
+        "storage:page_loaded: the program has no such tracepoint; it has storage:page_evicted, storage:label_read, storage:sealed; the module's probe at eviction-probes/src/lib.rs:12 is for it, so \
          build the module with the program's version of the crate that declares it\n",
     );
 }

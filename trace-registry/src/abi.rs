@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "layouts are promised")]
 
-use crate::tracepoint::TracepointDescriptor;
+use crate::tracepoint::{Form, TracepointDescriptor};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -283,6 +283,8 @@ pub fn identity<T: 'static>() -> TypeId {
 /// What one build says of the arguments of a tracepoint, apart from the image that says it.
 #[derive(Clone, Debug)]
 pub struct Types {
+    /// Whether its emitter calls its probes with the arguments. That of a site hands them its events, and has no types of arguments.
+    is_declaration: bool,
     signature: String,
     arguments: Vec<(String, Option<usize>, Option<u64>)>,
     identity: TypeId,
@@ -293,6 +295,7 @@ impl Types {
     /// Asks the build of a tracepoint.
     pub fn of(tracepoint: &TracepointDescriptor) -> Types {
         Types {
+            is_declaration: tracepoint.form == Form::Declaration,
             signature: tracepoint.signature.split_whitespace().collect::<Vec<_>>().join(" "),
             arguments: (tracepoint.arguments)().iter().map(|a| (String::from(a.name), a.size, a.known())).collect(),
             identity: (tracepoint.identity)(),
@@ -307,6 +310,20 @@ impl Types {
                 "its signature differs: `{}` in the program, `{}` in the module; build the module with the program's version of \
                  the crate that declares it",
                 self.signature, module.signature
+            ));
+        }
+        if self.is_declaration != module.is_declaration {
+            let (here, there) = if self.is_declaration { ("no", "one") } else { ("a", "none") };
+            return Some(format!(
+                "it has {here} body in the program and {there} in the module; build the module with the program's version of the \
+                 crate that declares it"
+            ));
+        }
+        let (ours, theirs) = (self.arguments.len(), module.arguments.len());
+        if ours != theirs {
+            return Some(format!(
+                "the number of its arguments differs: {ours} in the program, {theirs} in the module; build both from the same \
+                 sources"
             ));
         }
         let arguments = || self.arguments.iter().zip(&module.arguments);
