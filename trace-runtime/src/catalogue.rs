@@ -7,8 +7,8 @@
 //! # Invariants
 //!
 //! - CA-1: Gates and functions of an image are used under the control lock only, and not after the image was taken out.
-//! - CA-2: Images that declare a tracepoint of one name share its probes only where they agree on its arguments
-//!   ([`Types::difference`]).
+//! - CA-2: Images that declare a tracepoint of one name share its probes only where they agree on its arguments, and on whether it has
+//!   a body ([`Types::difference`]).
 //! - CA-3: A gate runs functions of its own image, of the program, of modules, which are unloaded when nobody is in them, and of shared
 //!   objects that stay mapped ([`note_stay`]). So what dlclose(3) unmaps is in no list but those of its own gates, which only its own
 //!   code reads: a program that unloads what it runs does wrong without us.

@@ -62,6 +62,11 @@ impl Consumer {
     /// Takes the rings in the directory of a session, and creates in `output` the trace that its plan wants: its form, and when
     /// it is cut.
     ///
+    /// Its files are not to be made shorter while this is there: that raises SIGBUS, which ends this process. It is safe all the same, as
+    /// are sessions, whose rings this user's other processes can shorten as well: nothing is read in place of what is missing. Nothing
+    /// else that others write into the files can do harm: packets are copied before they are looked at, and no length in them is taken
+    /// on trust.
+    ///
     /// # Errors
     ///
     /// [`Error::is_io`]: they cannot be read, another process consumes them, or the trace cannot be created.

@@ -21,6 +21,10 @@
 //!   on its disk. A recovery that fails or is killed can be repeated, and then does the rest.
 //! - RC-3: What is read is no link, and regular, and of the user whose rings they are; what is written to is this user's own. What
 //!   the files of another user say decides about no path that is written to.
+//! - RC-4: Whoever may write the files may do so while they are read: their owner, whom nothing here stops. So packets are copied before
+//!   they are looked at, and no length in them is taken on trust. If the owner makes the file shorter, SIGBUS ends this process, before
+//!   it reads anything else in its place. That is why opening them is safe, as it is for the sessions of this process, whose rings this
+//!   user's processes can shorten as well.
 #![expect(unsafe_code, reason = "maps the rings of a process that is gone")]
 
 use crate::error::{Error, Kind, Result};
@@ -127,6 +131,9 @@ pub(crate) fn make_room(base: &Opened, at: &Path, bytes: u64, free: u64) -> Remo
 
 impl Remains {
     /// Opens the directory of a session's rings, and makes sure that nobody uses it any more.
+    ///
+    /// Its files are not to be made shorter while this is there: that raises SIGBUS, which ends this process. Nothing else that others
+    /// write into them can do harm (RC-4).
     ///
     /// # Errors
     ///
@@ -281,7 +288,7 @@ impl Remains {
         };
         let end_ns = sink.told().iter().map(|(_, told)| told.end_ns).max().unwrap_or(0).max(origin.begun_ns);
         let mut transfer = Transfer::new(reader, Front::of(&schema.trace), Span::Whole, sink);
-        transfer.is_foreign = true; // whoever owns the file can write to it, whatever RC-1 says of those who should
+        transfer.is_foreign = true; // RC-4
         transfer.deliver(!trace_registry::is_mutated!(recovery_tail_dropped), true)?;
         let end_ns = transfer.told().values().map(|told| told.end_ns).fold(end_ns, u64::max);
         transfer.close(end_ns)?;
