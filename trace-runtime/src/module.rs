@@ -100,6 +100,10 @@ impl Module {
     /// The code of the module runs in this process: its constructors, and its probes as if they were linked into the program.
     /// Until it is unloaded the file is not changed in place (replace it by renaming a new one). When it is unloaded, no thread of its own
     /// runs, nothing is called in it but by tracepoints, and no thread fires a tracepoint of its own code.
+    ///
+    /// Whatever module and program allocate and free for each other, they do by the same allocator: if the program, or the module, has a
+    /// `#[global_allocator]`, the other has the same one, or the module's probes neither keep a share in what they are given (`Arc`, `Rc`)
+    /// nor change it, and nothing of the module's reaches the program but its events. No check can tell.
     pub unsafe fn load(path: impl AsRef<Path>) -> Result<Module> {
         let given = path.as_ref();
         process::current()?;

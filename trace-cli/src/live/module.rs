@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Loads a module. Its code runs in the program from then on.
+    ///
+    /// Which allocator a module uses, no check can tell: a program that has a `#[global_allocator]` needs it in its modules too, unless
+    /// their probes neither keep nor free what the program allocated.
     Load(Load),
     /// Detaches a module's probes, waits until none of them runs, and unloads it. What they recorded stays.
     Unload(Unload),
