@@ -484,7 +484,7 @@ fn a_link_leads_the_command_to_no_socket() {
         let mut theirs = None;
         if is_link {
             symlink(place.here().join("socket"), image.join("control")).expect("a link");
-        } else if is_root() {
+        } else if is_root(USERS) {
             // One of another user, as it may come there by rename(2).
             let listener = UnixListener::bind(image.join("control")).expect("it listens");
             listener.set_nonblocking(true).expect("its mode");
