@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use common::{Place, Program, as_program, eventually, is_program, orders, text, this};
-use ringtrace::{Session, probe, tracepoint};
+use ringtrace::{Key, Session, probe, tracepoint};
 use trace_ctf::metadata::Format;
 use traces::read_by_both;
 
@@ -70,7 +70,8 @@ fn broken_state(_: &ringtrace::StateDump<'_>) {
 
 const PROGRAM: &str = "program";
 
-/// The program of these tests: each line fires the tracepoints once; `own` starts a session by the program's code.
+/// The program of these tests: each line fires the tracepoints once; `own` starts a session by the program's code; `keys REQUEST TENANT`
+/// registers keys, and fires one with these values, of which `-` is none.
 #[test]
 fn program() {
     if !is_program(PROGRAM) {
@@ -79,9 +80,24 @@ fn program() {
     ringtrace::init();
     let mut own = None;
     for (number, order) in (0_u64..).zip(orders()) {
-        match order.as_str() {
-            "work" => assert_eq!(worked(number), number + 1),
-            "own" => own = Some(Session::builder("own").enable("counted").output("own").start().expect("a session")),
+        let words: Vec<&str> = order.split(' ').collect();
+        match words[..] {
+            ["keys", request, tenant] => {
+                let request = Some(request).filter(|value| *value != "-").map(|value| value.parse().expect("a number"));
+                let request = request.map(|value| (Key::register("request").expect("a key"), value));
+                let tenant = Some(tenant).filter(|value| *value != "-");
+                let tenant = tenant.map(|value| (Key::register_text("tenant").expect("a key"), value));
+                let fire = || match tenant {
+                    Some((key, value)) => key.scope(value, || counted(number)),
+                    None => counted(number),
+                };
+                match request {
+                    Some((key, value)) => key.scope(value, fire),
+                    None => fire(),
+                }
+            }
+            ["work"] => assert_eq!(worked(number), number + 1),
+            ["own"] => own = Some(Session::builder("own").enable("counted").output("own").start().expect("a session")),
             _ => {
                 counted(number);
                 unprobed(number);
@@ -231,6 +247,80 @@ fn the_environment_is_read_once_and_its_mistakes_are_shown() {
         assert!(output.status.success(), "{said}");
         phrases.iter().for_each(|phrase| assert!(said.contains(phrase), "{value}: {said}"));
     }
+}
+
+/// Keys are registered after `init()`, and by programs that run already.
+#[test]
+fn what_names_a_key_begins_when_the_program_registers_it() {
+    let place = Place::new();
+    let start = |value: &str| {
+        let mut command = place.command(std::env::current_exe().expect("the test binary has a path"));
+        command.env("RINGTRACE", value).stderr(std::fs::File::create(place.here().join("said")).expect("a file"));
+        let program = Program::spawn(command, PROGRAM);
+        eventually("the agent listens", || place.json(&["ps"]).len() == 1);
+        program
+    };
+    let said = || std::fs::read_to_string(place.here().join("said")).expect("it");
+    let shown = |arguments: &[&str]| text(&place.run(arguments).stdout);
+
+    // A rule alone waits, for all keys that it names.
+    let mut program = start("detailed; counted if $ctx.request == 7 && $ctx.tenant ~ \"a*\"; output rule");
+    assert_eq!(said().matches("records nothing until the program registers the key `request`").count(), 1, "{}", said());
+    program.tell("fire");
+    for verb in [&["why", "setup:counted", "--for", "10ms"][..], &["doctor"]] {
+        let found = shown(verb);
+        assert!(found.contains("registers the key `request`") && !found.contains("matches no probe"), "{found}");
+    }
+    program.tell("keys 7 -");
+    let found = shown(&["why", "setup:counted", "--for", "10ms"]);
+    assert!(found.contains("registers the key `tenant`"), "{found}");
+    program.tell("keys 7 acme");
+    program.tell("keys 8 acme");
+    program.tell("keys 7 other");
+    let found = shown(&["doctor"]);
+    assert!(found.contains("records since the program registered the key `tenant`") && !found.contains("until"), "{found}");
+    program.end();
+    let contents = read_by_both(&place.here().join("rule"));
+    assert_eq!(contents.numbers("setup:counted", "number"), [2]);
+    assert_eq!(contents.numbers("setup:detailed", "number"), [0]);
+
+    // What all records carry, the session waits for.
+    let mut program = start("counted; context vtid,tenant; output record");
+    assert_eq!(said().matches("nothing is recorded until the program registers the key `tenant`").count(), 1, "{}", said());
+    program.tell("fire");
+    for verb in [&["why", "setup:counted", "--for", "10ms"][..], &["doctor"]] {
+        let found = shown(verb);
+        assert!(found.contains("its session begins when the program registers the key `tenant`"), "{found}");
+    }
+    program.tell("keys - acme");
+    program.tell("fire");
+    program.end();
+    let lines = read_by_both(&place.here().join("record")).lines;
+    let is_told = lines.len() == 2 && lines[0].contains("tenant = \"acme\"") && lines[1].contains("tenant = \"\"");
+    assert!(is_told, "{lines:?}");
+
+    // So it does for what a trigger needs.
+    let mut program = start("counted; overwrite; output flight; when counted if $ctx.request == 7 then snapshot");
+    program.tell("fire");
+    program.tell("keys 7 -");
+    let is_saved = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "snapshots");
+    eventually("a snapshot", || place.here().read_dir().expect("it").flatten().any(|entry| is_saved(&entry)));
+    program.end();
+
+    // From outside, while it runs. What does not fit is told when it is known.
+    let mut program = start("");
+    let rules = "counted if $ctx.request == 7; detailed if $ctx.tenant > 5";
+    let created = place.run(&["session", "create", "late", "-r", rules, "-o", "late"]);
+    let warned = text(&created.stderr);
+    assert!(created.status.success() && warned.contains("until the program registers the key `request`"), "{warned}");
+    program.tell("keys 7 acme");
+    let found = shown(&["doctor"]);
+    assert!(found.contains("setup:detailed is not recorded by `detailed if $ctx.tenant > 5`"), "{found}");
+    let warned = text(&place.run(&["enable", "-s", "late", "setup:otherwise if $ctx.requst == 7"]).stderr);
+    assert!(warned.contains("did you mean `request`?"), "{warned}");
+    place.succeed(&["session", "destroy", "late"]);
+    program.end();
+    assert_eq!(read_by_both(&place.here().join("late")).numbers("setup:counted", "number"), [0]);
 }
 
 #[test]

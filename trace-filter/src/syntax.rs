@@ -44,6 +44,13 @@ impl Expression {
             .map_err(|error| error.of(&self.text))
     }
 
+    /// Returns the names of the context fields that it names, in their order.
+    pub fn context(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        self.root.add_context(&mut names);
+        names
+    }
+
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -88,6 +95,11 @@ impl Key {
     /// A name that nothing has, or what is no single value.
     pub fn resolve(&self, scope: &Scope) -> Result<Input, Error> {
         check::resolve(&self.path, scope).map_err(|error| error.of(&self.text))
+    }
+
+    /// Returns the name of the context field that it is, or is part of.
+    pub fn context(&self) -> Option<&str> {
+        self.path.context()
     }
 
     /// Returns a number that depends on the value only, evenly spread over 64 bits. Missing values share one.
@@ -146,6 +158,26 @@ pub(crate) struct Path {
     pub(crate) context: bool,
     /// The names, at least one.
     pub(crate) names: Vec<(String, Range<usize>)>,
+}
+
+impl Node {
+    fn add_context<'n>(&'n self, names: &mut Vec<&'n str>) {
+        match &self.kind {
+            NodeKind::Path(path) | NodeKind::Has(path) => names.extend(path.context()),
+            NodeKind::Negate(node) | NodeKind::Not(node) => node.add_context(names),
+            NodeKind::Binary(_, left, right) => {
+                left.add_context(names);
+                right.add_context(names);
+            }
+            NodeKind::Integer(_) | NodeKind::Float(_) | NodeKind::Text(_) | NodeKind::Bool(_) => {}
+        }
+    }
+}
+
+impl Path {
+    fn context(&self) -> Option<&str> {
+        self.names.first().filter(|_| self.context).map(|(name, _)| name.as_str())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::follow;
 use crate::per_image::PerImage;
 use crate::process;
+use crate::provider;
 use crate::rcu;
 use crate::recording::Recording;
 use crate::rule::Rule;
@@ -328,6 +329,19 @@ impl Control {
         }
     }
 
+    /// Lets rules begin that waited for a key, which is registered now.
+    fn key_registered(&mut self, key: &str) {
+        let begun: Vec<_> = recordings().iter().filter(|session| session.key_registered(key)).cloned().collect();
+        for session in begun.iter().filter(|s| s.is_recording()) {
+            if let Err(error) = session.prepare_locked(|p| session.wants(p)) {
+                session.warn(error.to_string());
+            }
+        }
+        if !begun.is_empty() {
+            self.publish(|p| begun.iter().any(|session| session.wants(p)));
+        }
+    }
+
     /// Lets go of all that an image declares. Lists that name it may still be read.
     pub(crate) fn remove_image(&mut self, image: &'static Image) {
         let (gates, changed) = catalogue::remove(image);
@@ -371,19 +385,40 @@ fn retire_list(list: *mut Entry) -> usize {
     rcu::retire(unsafe { Box::from_raw(list) })
 }
 
-/// Parses rules, and looks up what they stand for.
+/// Parses rules, and looks up what they stand for. With `waits`, those that name a context field that the program has not registered
+/// yet wait for it, which is a warning; otherwise that is an error, as of any name that nothing has.
 ///
 /// # Errors
 ///
 /// As for [`resolve`]; [`Error::is_rule`] too where a filter fits none of the events that its rule matches.
-pub(crate) fn rules(text: &str, exclude: bool, redact: bool, warnings: &mut Vec<String>) -> Result<Vec<Rule>> {
+pub(crate) fn rules(text: &str, exclude: bool, redact: bool, waits: bool, warnings: &mut Vec<String>) -> Result<Vec<Rule>> {
     let mut rules = Rule::parse_all(text, exclude)?;
     for rule in &mut rules {
         resolve(rule, warnings)?;
         rule.progress = Some(Arc::new(Progress::new(rule, process::current()?.cpu_limit)));
-        condition::check(rule, text, probes().filter(|p| rule.matches(p.probe, &p.name)), redact, warnings)?;
+        match rule.awaits().filter(|_| waits) {
+            Some(key) => {
+                let near = registry::near(key, provider::names().map(str::to_owned));
+                let near = if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("`, `")) };
+                warnings.push(awaiting(rule, key) + &near);
+            }
+            None => condition::check(rule, text, probes().filter(|p| rule.matches(p.probe, &p.name)), redact, warnings)?,
+        }
     }
     Ok(rules)
+}
+
+/// What to say of a rule that waits for a key.
+pub(crate) fn awaiting(rule: &Rule, key: &str) -> String {
+    format!("`{rule}` records nothing until the program registers the key `{key}`")
+}
+
+/// Lets what waited for a key begin, which is registered now.
+pub(crate) fn key_registered(key: &str) {
+    // In a forked child a lock may be held for ever, and nothing waits.
+    if !follow::is_child() {
+        control().key_registered(key);
+    }
 }
 
 /// Checks what a rule stands for now.

@@ -395,7 +395,7 @@ impl Builder {
         }
         let mut rules = Vec::new();
         for text in &self.rules {
-            rules.extend(attach::rules(text, false, !self.sensitive, &mut warnings)?);
+            rules.extend(attach::rules(text, false, !self.sensitive, self.is_agents, &mut warnings)?);
         }
         warnings.extend(attach::duplicates(&rules));
         if self.follow {

@@ -103,7 +103,7 @@ pub(crate) struct Made {
 type Making = std::result::Result<Arc<Made>, (trace_filter::Error, usize)>;
 
 impl Progress {
-    /// Returns how `rule`, which this is of, looks at the events of `class`; made once.
+    /// Returns how `rule`, which this is of, looks at the events of `class`; made once, when all is registered that it names.
     ///
     /// # Errors
     ///
@@ -114,8 +114,11 @@ impl Progress {
         if let Some(made) = made.get(&at) {
             return made.clone();
         }
+        let may_change = rule.awaits().is_some();
         let making = make(rule, self, class, redact).map(Arc::new);
-        made.insert(at, making.clone());
+        if !may_change {
+            made.insert(at, making.clone());
+        }
         making
     }
 

@@ -19,7 +19,9 @@ use crate::builder::{Builder, Clock, Output};
 use crate::context::Context;
 use crate::error::{Error, Place};
 use crate::occasion::Occasion;
+use crate::provider;
 use crate::session::Session;
+use crate::trigger::grammar::Spec;
 use rustix::fs::{Mode, OFlags};
 use std::fmt;
 use std::fs::File;
@@ -72,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) builder: Builder,
     /// Whether it is printed, so that there is no trace to announce.
     pub(crate) is_printed: bool,
+    /// A context field that its records or triggers need, which the program has not registered yet.
+    pub(crate) awaits: Option<String>,
     sources: Vec<Source>,
     /// In their order; the builder has each rule and trigger by itself.
     parts: Vec<Part>,
@@ -235,6 +239,7 @@ fn divided(sources: &[Source], source: usize) -> Vec<Part> {
 fn plan(sources: Vec<Source>, parts: Vec<Part>) -> Result<Plan, Trouble> {
     let mut builder = Session::builder(SESSION_NAME).for_agent();
     let mut is_printed = false;
+    let mut awaits = None;
     let mut everything = true;
     for (index, part) in parts.iter().enumerate() {
         let words = part.words.as_str();
@@ -273,6 +278,7 @@ fn plan(sources: Vec<Source>, parts: Vec<Part>) -> Result<Plan, Trouble> {
             }
             "when" | "keep" if !value.is_empty() => {
                 builder = builder.trigger(words);
+                awaits = awaits.or_else(|| Spec::parse_all(words).ok()?.iter().find_map(Spec::awaits));
             }
             "sensitive" => {
                 alone()?;
@@ -300,7 +306,9 @@ fn plan(sources: Vec<Source>, parts: Vec<Part>) -> Result<Plan, Trouble> {
             }
             "context" => {
                 let names = needed("vtid,cpu")?.split([',', ' ']).map(str::trim).filter(|n| !n.is_empty());
-                builder = builder.context(Context::named(names).map_err(|problem| wrong(problem, value))?);
+                let (later, now): (Vec<&str>, Vec<&str>) = names.partition(|name| provider::is_awaited(name));
+                builder = builder.context(Context::named(now.into_iter()).map_err(|problem| wrong(problem, value))?);
+                awaits = awaits.or_else(|| later.first().map(|name| (*name).to_owned()));
             }
             "clock" => {
                 builder = builder.clock(Clock::named(needed("ordered")?).map_err(|problem| wrong(problem, value))?);
@@ -343,7 +351,7 @@ fn plan(sources: Vec<Source>, parts: Vec<Part>) -> Result<Plan, Trouble> {
     if everything {
         builder = builder.enable("*");
     }
-    let plan = Plan { builder, is_printed, sources, parts };
+    let plan = Plan { builder, is_printed, awaits, sources, parts };
     if let (Some(_), Some(output)) = (plan.given("print"), plan.given("output")) {
         return Err(plan.pointing("a session prints, or writes a trace: `print` or `output`".to_owned(), "", Some(output)));
     }
@@ -557,7 +565,7 @@ mod tests {
             ("é:*; memory much", 12, "`much` is no size"),
             ("a:*; memory", 5, "`memory` needs a value, such as `memory 64M`"),
             ("overwrite please", 10, "nothing follows `overwrite`"),
-            ("context vtid,nothing", 8, "no context field is called `nothing`"),
+            ("context vtid,no-thing", 8, "no context field is called `no-thing`"),
             ("overwrite; snapshot on SIGSEGV", 23, "no snapshot can be taken on `SIGSEGV`"),
             ("rotate often", 7, "`often` is no size"),
             ("clock sun", 6, "no clock is called `sun`"),

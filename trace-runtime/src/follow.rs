@@ -357,7 +357,8 @@ unsafe fn lose_one(target: &Target, loss: Loss) {
 /// Counts what a session would have recorded, if there were memory and descriptors for it.
 fn count_lost(wanted: &Builder) {
     let Some(lost) = wanted.heir.as_ref().and_then(|heir| heir.lost) else { return };
-    let parsed = |text: &String| attach::rules(text, false, !wanted.sensitive, &mut Vec::new()).unwrap_or_default();
+    let parsed =
+        |text: &String| attach::rules(text, false, !wanted.sensitive, wanted.is_agents, &mut Vec::new()).unwrap_or_default();
     let rules: Vec<_> = wanted.rules.iter().flat_map(parsed).collect();
     let taken = attach::probes().filter(|probe| probe.probe.class.is_some() && attach::decides(&rules, probe));
     let watches: Vec<_> = taken.map(|probe| (probe, Arc::new(lost) as Arc<dyn Watch>)).collect();

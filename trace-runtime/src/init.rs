@@ -6,16 +6,19 @@ use crate::follow;
 use crate::per_image::PerImage;
 use crate::rcu::lock;
 use crate::report;
-use std::sync::Once;
+use std::sync::{Mutex, Once};
 use trace_registry::sync::{AtomicBool, Ordering};
 
 static ONCE: PerImage<Once> = PerImage::new(Once::new);
+/// What the variable says, while its session waits for a key.
+static WAITING: PerImage<Mutex<Option<String>>> = PerImage::new(Mutex::default);
 /// Whether the program has an agent.
 static HAS_AGENT: AtomicBool = AtomicBool::new(false);
 
 /// Lets the next call do something again; for a forked child.
 pub(crate) fn renew() {
     ONCE.renew();
+    WAITING.renew();
     LACKS_THREADS.store(false, Ordering::Relaxed);
 }
 
@@ -101,7 +104,15 @@ fn begin_once(is_threadless: bool) {
             let _ = agent::start(report_agent, Vec::new());
         }
         match wish {
-            Ok(Some(Wish::Begin(plan))) => begin(*plan, is_threadless),
+            Ok(Some(Wish::Begin(plan))) => match &plan.awaits {
+                None => begin(*plan, is_threadless),
+                Some(key) => {
+                    report::say(format_args!("RINGTRACE: nothing is recorded until the program registers the key `{key}`"));
+                    *lock(WAITING.get()) = Some(value());
+                    // Another thread may have done so meanwhile.
+                    key_registered();
+                }
+            },
             Ok(_) => {}
             Err(trouble) => report::say(format_args!("RINGTRACE: {trouble}\n  nothing is recorded")),
         }
@@ -110,6 +121,31 @@ fn begin_once(is_threadless: bool) {
 
 fn value() -> String {
     std::env::var_os("RINGTRACE").unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Begins the session of the environment, if it waited for a key that is registered now.
+pub(crate) fn key_registered() {
+    if follow::is_child() {
+        return;
+    }
+    let mut waiting = lock(WAITING.get());
+    if let Some(plan) = waiting.as_deref().and_then(plan_of).filter(|plan| plan.awaits.is_none()) {
+        *waiting = None;
+        drop(waiting);
+        begin(plan, LACKS_THREADS.load(Ordering::Relaxed));
+    }
+}
+
+/// The key that the session of the environment waits for.
+pub(crate) fn awaits() -> Option<String> {
+    lock(WAITING.get()).as_deref().and_then(plan_of)?.awaits
+}
+
+fn plan_of(text: &str) -> Option<Plan> {
+    match environment::read(text) {
+        Ok(Some(Wish::Begin(plan))) => Some(*plan),
+        _ => None,
+    }
 }
 
 /// Leaves [`init`] nothing to do, but to wake a forked child that is followed.

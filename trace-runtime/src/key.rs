@@ -104,6 +104,8 @@ impl Key {
     /// Registers a key for numbers; the same name gives the same key. It is one of the program's context fields
     /// ([`Context::provide`]), of which there are at most 16.
     ///
+    /// Rules of `RINGTRACE` and of the `ringtrace` command may name it before; they begin now.
+    ///
     /// # Errors
     ///
     /// As for [`Context::provide`].

@@ -113,7 +113,12 @@ pub(crate) fn may_be_registered(name: &str) -> bool {
         && !matches!(name, "threads" | "none")
 }
 
-/// Registers a provider. Returns its number; the same for what is the same.
+/// Whether a program may register a field of this name, and has not yet.
+pub(crate) fn is_awaited(name: &str) -> bool {
+    may_be_registered(name) && !providers().any(|provider| provider.name == name)
+}
+
+/// Registers a provider. Returns its number; the same for what is the same. What waits for it begins before this returns.
 pub(crate) fn register(name: &'static str, provide: Provide) -> Result<usize> {
     if !may_be_registered(name) {
         return Err(Kind::ContextName(name).into());
@@ -123,6 +128,8 @@ pub(crate) fn register(name: &'static str, provide: Provide) -> Result<usize> {
             let new = Box::into_raw(Box::new(Provider::new(name, provide)));
             // Release: orders the provider before its address. Pairs with the load in `provider`.
             if place.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed).is_ok() {
+                crate::attach::key_registered(name);
+                crate::init::key_registered();
                 return Ok(number);
             }
             // SAFETY: nobody else has seen it.
@@ -134,6 +141,11 @@ pub(crate) fn register(name: &'static str, provide: Provide) -> Result<usize> {
         }
     }
     Err(Kind::TooManyContexts(MOST).into())
+}
+
+/// Names of all context fields that there are.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.into_iter().chain(providers().map(|p| p.name))
 }
 
 /// Names of what needs no provider.

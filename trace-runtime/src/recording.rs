@@ -488,7 +488,7 @@ impl Recording {
         self.check_process()?;
         crate::rcu::admit()?;
         let mut warnings = Vec::new();
-        let rules = attach::rules(text, exclude, self.channel.redact, &mut warnings)?;
+        let rules = attach::rules(text, exclude, self.channel.redact, self.is_agents, &mut warnings)?;
         self.describe_ahead(|p| self.takes(&rules, p))?;
         let mut control = attach::control();
         let before = lock(&self.rules).clone();
@@ -509,6 +509,30 @@ impl Recording {
         warnings.iter().for_each(|w| self.warn(w.clone()));
         let state_dumps = catalogue::state_dumps().iter().filter(|dump| rules.iter().any(|r| state::matches(r, dump))).count();
         Ok(Change { probes: attach::probes().filter(|p| concerned(p)).count(), state_dumps, warnings })
+    }
+
+    /// Looks at the rules that waited for a key, which is registered now. Returns whether there are any.
+    pub(crate) fn key_registered(&self, key: &str) -> bool {
+        let rules: Vec<Rule> = lock(&self.rules).iter().filter(|rule| rule.context().any(|name| name == key)).cloned().collect();
+        for rule in &rules {
+            let waited = attach::awaiting(rule, key);
+            let now = match rule.awaits() {
+                Some(other) => attach::awaiting(rule, other),
+                None => format!("`{rule}` records since the program registered the key `{key}`"),
+            };
+            lock(&self.warnings)
+                .iter_mut()
+                .filter(|warning| warning.starts_with(&waited))
+                .for_each(|warning| *warning = now.clone());
+            for named in attach::probes().filter(|p| rule.awaits().is_none() && rule.matches(p.probe, &p.name)) {
+                let made =
+                    rule.progress.as_ref().zip(named.probe.class).map(|(p, class)| p.made(rule, class, self.channel.redact));
+                if let Some(Err((error, _))) = made {
+                    self.warn(format!("{} is not recorded by `{rule}`: {}", named.name, error.problem()));
+                }
+            }
+        }
+        !rules.is_empty()
     }
 
     /// Opens the next second of limits, and ends rules whose time has come; for the consumer's thread, often.

@@ -17,6 +17,7 @@
 
 use crate::condition::Progress;
 use crate::error::{Error, Result};
+use crate::provider;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -178,6 +179,20 @@ impl Rule {
     /// Whether its time has come.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.progress.as_ref().and_then(|p| p.remaining(now)).is_some_and(|remaining| remaining.is_zero())
+    }
+
+    /// Context fields that its condition names.
+    pub(crate) fn context(&self) -> impl Iterator<Item = &str> {
+        let key = match &self.limit {
+            Some(Limit::OneInBy(_, key)) => key.part.context(),
+            _ => None,
+        };
+        self.filter.iter().flat_map(|filter| filter.part.context()).chain(key)
+    }
+
+    /// The first of them that the program has not registered yet: the rule records nothing until then.
+    pub(crate) fn awaits(&self) -> Option<&str> {
+        self.context().find(|name| provider::is_awaited(name))
     }
 
     /// Whether it records only some of the events.

@@ -170,7 +170,7 @@ impl Recording {
         crate::process::current()?;
         crate::consumer::ensure_running()?;
         let mut warnings = Vec::new();
-        let rules = attach::rules(rules, false, false, &mut warnings)?;
+        let rules = attach::rules(rules, false, false, false, &mut warnings)?;
         let memory = Arc::new(Memory::default());
         let watcher = |named: &'static NamedProbe| {
             let rule = attach::deciding(&rules, named)?.clone();

@@ -2,6 +2,7 @@
 
 use crate::attach::{self, NamedProbe};
 use crate::catalogue::{self, NamedDump};
+use crate::init;
 use crate::module::Module;
 use crate::process;
 use crate::rcu::lock;
@@ -101,6 +102,7 @@ fn of_one(named: &'static NamedProbe, by: &str, found: &mut Findings) -> bool {
         found.add(Verdict::Note, "probe", "it returns `()`: it acts, and records no event", "");
     }
     let sessions = attach::sessions();
+    environment_waits(found);
     if sessions.is_empty() {
         let remedy = format!("ringtrace record '{by}'");
         found.add(Verdict::Bad, "sessions", "there is no session, so nothing is recorded", remedy);
@@ -119,6 +121,18 @@ fn after_a_panic(named: &NamedProbe) -> String {
         ),
         None => "fix the probe and restart the program".to_owned(),
     }
+}
+
+/// Says which key the session of `RINGTRACE` waits for.
+fn environment_waits(found: &mut Findings) {
+    if let Some(key) = init::awaits() {
+        let says = format!("its session begins when the program registers the key `{key}`");
+        found.add(Verdict::Note, "RINGTRACE", says, registration(&key));
+    }
+}
+
+fn registration(key: &str) -> String {
+    format!("the program calls `Key::register(\"{key}\")`, or the key has another name")
 }
 
 fn no_probe(event: &str, found: &mut Findings) {
@@ -217,6 +231,10 @@ fn recorded(session: &Recording, named: &NamedProbe, rule: &Rule, about: &str, f
         let says = format!("an event takes at least {} bytes, a record {}", named.probe.least, session.channel.payload_limit());
         return found.add(Verdict::Bad, about, says, "give the session larger sub-buffers");
     }
+    if let Some(key) = rule.awaits() {
+        let says = format!("the rule `{rule}` takes it when the program registers the key `{key}`");
+        return found.add(Verdict::Bad, about, says, registration(key));
+    }
     if !session.wants(named) {
         let says = format!("the condition of the rule `{rule}` does not fit its events");
         let remedy = "`ringtrace list` shows its fields; the session's warnings in `ringtrace status` say which name is wrong";
@@ -302,6 +320,7 @@ pub(super) fn doctor() -> Diagnosis {
     registered(&mut found);
     machine(&mut found);
     core_dumps(&mut found);
+    environment_waits(&mut found);
     let sessions = attach::sessions();
     if sessions.is_empty() {
         found.add(Verdict::Note, "sessions", "none", "ringtrace record '*'");
@@ -327,6 +346,7 @@ fn of_session(session: &Recording, found: &mut Findings) {
         None if session.rules().is_empty() => {
             found.add(Verdict::Note, &about, NO_RULES, format!("ringtrace enable -s {} '*'", session.name));
         }
+        None if session.with_rules(|rules| rules.iter().any(|rule| rule.awaits().is_some())) => {} // its warnings tell
         None => found.add(Verdict::Bad, &about, "its rules match no probe", "`ringtrace list` shows all"),
     }
     lock(&session.warnings).iter().for_each(|warning| found.add(Verdict::Note, &about, warning, ""));

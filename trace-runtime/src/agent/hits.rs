@@ -95,7 +95,7 @@ impl Watched {
     /// Counts the events of what `rules` match.
     pub(super) fn begin(rules: &str) -> Result<Watched> {
         let text = rules;
-        let rules = attach::rules(text, false, true, &mut Vec::new())?;
+        let rules = attach::rules(text, false, true, false, &mut Vec::new())?;
         if rules.iter().any(Rule::is_conditional) {
             let remedy = "leave out the filter or limit; `ringtrace status` tells what those of a session passed over";
             return Err(Error::rule(text, 0..text.len(), "hits are counted of all events", remedy));

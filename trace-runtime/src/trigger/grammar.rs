@@ -24,7 +24,8 @@
 
 use super::words::Words;
 use crate::error::{Error, Result};
-use crate::rule::{self, Placed};
+use crate::provider;
+use crate::rule::{self, Placed, Rule};
 use libc::{SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
 use std::ops::Range;
 use std::time::Duration;
@@ -115,6 +116,16 @@ const DEBOUNCE: Duration = Duration::from_secs(1);
 impl Default for Limits {
     fn default() -> Limits {
         Limits { debounce: DEBOUNCE, rate: None, times: None }
+    }
+}
+
+impl Spec {
+    /// The first context field that it names and that the program has not registered yet.
+    pub(crate) fn awaits(&self) -> Option<String> {
+        let key = self.condition.key().and_then(|key| key.part.context()).filter(|name| provider::is_awaited(name));
+        let of_source =
+            |source: &Source| Rule::parse_all(&source.part, false).ok()?.iter().find_map(Rule::awaits).map(str::to_owned);
+        key.map(str::to_owned).or_else(|| self.condition.sources().into_iter().find_map(of_source))
     }
 }
 

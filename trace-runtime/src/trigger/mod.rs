@@ -321,7 +321,7 @@ fn at_key(key: &Option<crate::rule::Placed<trace_filter::Key>>, text: &str, prob
 /// Whether the events of a source can be told apart by the key.
 fn check_key(source: &str, key: Option<&crate::rule::Placed<trace_filter::Key>>, text: &str) -> Result<()> {
     let Some(key) = key else { return Ok(()) };
-    let Ok(rules) = attach::rules(source, false, false, &mut Vec::new()) else { return Ok(()) }; // told elsewhere
+    let Ok(rules) = attach::rules(source, false, false, false, &mut Vec::new()) else { return Ok(()) }; // told elsewhere
     let mut misfit = None;
     for named in attach::probes().filter(|p| attach::decides(&rules, p)) {
         let Some(class) = named.probe.class else { continue };
