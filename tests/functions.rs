@@ -34,7 +34,7 @@ fn names(contents: &Contents) -> Vec<&str> {
 /// The fields of one event, but for durations.
 fn fields(contents: &Contents, event: &str) -> Vec<String> {
     let shown = |fields: &Vec<(String, String)>| {
-        let kept = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "duration" | "busy" | "future"));
+        let kept = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "duration" | "busy" | "future" | "parent_future"));
         kept.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     };
     contents.payloads.iter().filter(|(name, _)| name.ends_with(event)).map(|(_, fields)| shown(fields)).collect()

@@ -1,5 +1,5 @@
 use super::{common, fields, names, recorded};
-use ringtrace::tracepoint;
+use ringtrace::{Carry as _, tracepoint};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -74,6 +74,30 @@ fn polls_and_the_whole_future() {
     let ids = |event: &str| contents.numbers(&format!("functions:futures::{event}"), "future");
     assert_eq!(ids("outer::entry"), ids("outer::exit"));
     assert_ne!(ids("outer::entry"), ids("inner::entry"));
+}
+
+#[tracepoint]
+async fn spawner(carried: bool, spawned: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+    Later(1).await;
+    *spawned = Some(if carried { Box::pin(inner(2).with_current_keys()) } else { Box::pin(inner(2)) });
+}
+
+#[test]
+fn a_future_knows_the_one_that_it_was_made_in() {
+    let _alone = common::alone();
+    let contents = recorded("functions:futures::* level info", || {
+        assert_eq!(poll(outer(1, "1"), 9), Some(Ok(1)));
+        for carried in [true, false] {
+            let mut spawned = None;
+            assert_eq!(poll(spawner(carried, &mut spawned), 9), Some(()));
+            let spawned = spawned.expect("it ended");
+            assert_eq!(std::thread::spawn(move || poll(spawned, 9)).join().expect("it ends"), Some(()));
+        }
+    });
+    let of = |event: &str, field: &str| contents.numbers(&format!("functions:futures::{event}::entry"), field);
+    let (outer, spawners) = (of("outer", "future"), of("spawner", "future"));
+    assert_eq!((of("outer", "parent_future"), of("spawner", "parent_future")), (vec![0], vec![0, 0]));
+    assert_eq!(of("inner", "parent_future"), [outer[0], spawners[0], 0]);
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, Output};
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ringtrace::Extra;
+use ringtrace::{Carry as _, Extra, Key};
 use serde_json::Value;
 use trace_ctf::reader::Trace;
 
@@ -187,6 +188,102 @@ impl Future for Later {
 }
 
 const TASKS: u64 = 50;
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What was spawned.
+static SPAWNED: Mutex<Vec<Task>> = Mutex::new(Vec::new());
+
+#[ringtrace::tracepoint(name = "tasks:request")]
+async fn request(task: u64) {
+    step(task).await;
+    let spawned: [Task; 2] = [Box::pin(job(task).with_current_keys()), Box::pin(alone(task))];
+    SPAWNED.lock().expect("nobody panics").extend(spawned);
+    Later(1).await;
+}
+
+#[ringtrace::tracepoint(name = "tasks:step")]
+async fn step(task: u64) {
+    Later(1).await;
+}
+
+#[ringtrace::tracepoint(name = "tasks:job")]
+async fn job(task: u64) {
+    Later(2).await;
+    step(task).await;
+}
+
+#[ringtrace::tracepoint(name = "tasks:alone")]
+async fn alone(task: u64) {
+    Later(1).await;
+}
+
+/// Polls each task so many times; returns those that have not ended.
+fn turns(most: u32, mut tasks: Vec<Task>) -> Vec<Task> {
+    (0..most).for_each(|_| tasks.retain_mut(|task| task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()));
+    tasks
+}
+
+/// The same, on another thread.
+fn elsewhere(most: u32, tasks: Vec<Task>) -> Vec<Task> {
+    std::thread::spawn(move || turns(most, tasks)).join().expect("it ends")
+}
+
+/// What a task spawns on another thread, with its keys, is shown as its own, whether or not polls are recorded.
+#[test]
+fn a_spawned_task_is_shown_below_its_parent() {
+    let here = tempfile::tempdir().expect("a directory");
+    let here = here.path();
+    let (id, tenant) = (Key::register("request").expect("a key"), Key::register_text("tenant").expect("a key"));
+    for (name, rule) in [("calls", "tasks:* level info"), ("polls", "tasks:*")] {
+        let context = ringtrace::Context::VTID | id.context() | tenant.context();
+        let builder = ringtrace::Session::builder(name).enable(rule).context(context).output(here.join(name));
+        let session = builder.start().expect("a session");
+        let task = |task: u64| -> Task {
+            let tenant_is = if task.is_multiple_of(2) { "even" } else { "odd" };
+            Box::pin(request(task).with_key(id, task + 1).with_key(tenant, tenant_is))
+        };
+        let requests = turns(2, (0..TASKS).map(task).collect());
+        let spawned = elsewhere(1, std::mem::take(&mut *SPAWNED.lock().expect("nobody panics")));
+        assert_eq!((requests.len() as u64, spawned.len() as u64), (TASKS, 2 * TASKS));
+        assert!(turns(9, requests).is_empty() && elsewhere(9, spawned).is_empty());
+        session.stop().expect("it stops");
+        drop(session);
+
+        let tree = lines(&ringtrace(&["tree", "--json", name], here).stdout);
+        let shown = |line: &Value| {
+            let fields = line["fields"].as_str().expect("fields");
+            let task = fields.split(' ').find_map(|field| field.strip_prefix("task=")).expect("a task").parse::<u64>();
+            (number(line, "depth"), line["name"].as_str().expect("a name").to_owned(), task.expect("a number"))
+        };
+        let mut found: Vec<_> = tree.iter().map(shown).collect();
+        let loose: Vec<_> = found.iter().filter(|(_, name, _)| name == "tasks:alone").cloned().collect();
+        assert!(loose.len() as u64 == TASKS && loose.iter().all(|(depth, ..)| *depth == 0), "{name}: {loose:?}");
+        found.retain(|(_, name, _)| name != "tasks:alone");
+        let expected = |task| {
+            [(0, "tasks:request"), (1, "tasks:step"), (1, "tasks:job"), (2, "tasks:step")]
+                .map(|(depth, name)| (depth, name.to_owned(), task))
+        };
+        found.chunks(4).for_each(|tree| assert_eq!(tree, expected(tree[0].2), "{name}"));
+        assert_eq!(found.len() as u64, 4 * TASKS, "{name}");
+
+        // By the keys, what a spawned task did belongs to its request too.
+        let of_one = lines(&ringtrace(&["tree", "--json", name, "--if", "$ctx.request == 7"], here).stdout);
+        let of_one: Vec<_> = of_one.iter().map(shown).collect();
+        assert_eq!(of_one, expected(6), "{name}");
+        let by = lines(&ringtrace(&["hist", "tasks:job::exit.duration by tenant", "--json", "--in", name], here).stdout);
+        let groups = format!("{by:?}");
+        assert!(groups.contains("even") && groups.contains("odd"), "{groups}");
+        let paired = &lines(
+            &ringtrace(&["latency", "tasks:request::entry", "tasks:job::exit", "by", "request", "--json", "--in", name], here)
+                .stdout,
+        )[0];
+        assert_eq!(paired["latency_ns"]["count"], TASKS, "{paired}");
+        let view = ringtrace(&["view", name, "--if", "$ctx.tenant == \"odd\"", "--event", "tasks:job::entry"], here).stdout;
+        let view = String::from_utf8_lossy(&view);
+        assert!(view.lines().count() as u64 == TASKS / 2 && view.contains("tenant \"odd\""), "{view}");
+    }
+}
 
 /// A span that is held while others run on its thread.
 async fn held(task: u64) {

@@ -18,6 +18,7 @@ use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::ptr;
 use std::task::Poll;
+use trace_registry::site::{Within, current_future};
 use trace_registry::sync::{Ordering, compiler_fence};
 
 // By slot, which is the number of the key's context field. Without destructors, so that they are there for any event.
@@ -296,10 +297,11 @@ impl Drop for Restored<'_> {
 pub trait Carry: Future + Sized {
     /// The future, with a value whenever it is polled.
     fn with_key<V: KeyType>(self, key: Key<V>, value: V::Given<'_>) -> Carrying<Self> {
-        Carrying { future: ManuallyDrop::new(self), values: [(key.slot, V::value(value))].into() }
+        Carrying { future: ManuallyDrop::new(self), values: [(key.slot, V::value(value))].into(), within: None }
     }
 
-    /// The future, with the values that this thread has now: for tasks that are spawned.
+    /// The future, with the values that this thread has now: for tasks that are spawned. Functions that are traced in it have the
+    /// traced future as their parent that this thread polls now, as if they were called here.
     fn with_current_keys(self) -> Carrying<Self> {
         let value = |(slot, provider): (usize, &provider::Provider)| match provider.provide {
             Provide::Function(_) => None,
@@ -308,7 +310,7 @@ pub trait Carry: Future + Sized {
             Provide::Text => Some((slot, Value::Text(*unsafe { text(slot) }))),
         };
         let values = provider::providers().enumerate().filter_map(value).collect();
-        Carrying { future: ManuallyDrop::new(self), values }
+        Carrying { future: ManuallyDrop::new(self), values, within: Some(current_future()) }
     }
 }
 
@@ -322,11 +324,13 @@ pub struct Carrying<F> {
     future: ManuallyDrop<F>,
     /// By slot, each once.
     values: Box<[(usize, Value)]>,
+    /// The traced future inside of which it was made; `None`: it goes where it is polled.
+    within: Option<u64>,
 }
 
-/// Sets `values` in this thread, until what is returned is dropped.
-fn set(values: &[(usize, Value)]) -> [Option<Restored<'_>>; MOST] {
-    std::array::from_fn(|i| values.get(i).map(|(slot, value)| value.set(*slot)))
+/// Sets what a future carries in this thread, until what is returned is dropped.
+fn set(values: &[(usize, Value)], within: Option<u64>) -> ([Option<Restored<'_>>; MOST], Option<Within>) {
+    (std::array::from_fn(|i| values.get(i).map(|(slot, value)| value.set(*slot))), within.map(Within::future))
 }
 
 impl<F: Future> Future for Carrying<F> {
@@ -335,7 +339,7 @@ impl<F: Future> Future for Carrying<F> {
     fn poll(self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<F::Output> {
         // SAFETY: nothing is moved out of it.
         let this = unsafe { self.get_unchecked_mut() };
-        let _restored = set(&this.values);
+        let _restored = set(&this.values, this.within);
         // SAFETY: the future is pinned with its owner, which never moves it.
         unsafe { Pin::new_unchecked(&mut *this.future) }.poll(context)
     }
@@ -343,7 +347,7 @@ impl<F: Future> Future for Carrying<F> {
 
 impl<F> Drop for Carrying<F> {
     fn drop(&mut self) {
-        let _restored = set(&self.values);
+        let _restored = set(&self.values, self.within);
         // SAFETY: dropped once, where it is, and not used again.
         unsafe { ManuallyDrop::drop(&mut self.future) };
     }

@@ -30,6 +30,9 @@ const WORDS: [(&str, &[&str]); 4] = [
 /// The field that has a future's number.
 const FUTURE: &str = "future";
 
+/// The field that has the number of the future inside of which one began; 0: of none.
+const PARENT: &str = "parent_future";
+
 /// The field by which an exit says how long its call was, and one that no other event with such a field has.
 const DURATION: &str = "duration";
 const OUTCOME: &str = "outcome";
@@ -213,6 +216,11 @@ impl Slices {
             Role::Begin(_) => number().map(Future::Poll),
             Role::End(_) | Role::BeginSpan(_) | Role::EndSpan(_) => None,
         }
+    }
+
+    /// The number of the future inside of which one began.
+    pub(super) fn parent_future(event: &Event<'_>) -> Option<u64> {
+        event.field(PARENT)?.as_u64().filter(|number| *number != 0)
     }
 
     /// The number of the pair that a class belongs to.

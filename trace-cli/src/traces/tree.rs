@@ -30,7 +30,8 @@ const WAITING: usize = 100_000;
 /// A pair has the same name but for one word: begin and end, entry and exit, enter and leave, start and stop, end, done or
 /// finish. Each tree is shown when it is complete, with its thread; what has no end in the trace has `…` for its duration.
 /// Where events were lost, a begin without its end and an end without its begin say so.
-/// A traced async function is one line, on whatever threads it was polled, with what happened while it was. So is a span that is
+/// A traced async function is one line, on whatever threads it was polled, with what happened while it was, and below the async
+/// function that called or spawned it, if it was spawned `with_current_keys`. So is a span that is
 /// held across an `.await`, with what happened in it before its task was first interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -106,10 +107,20 @@ impl Trees {
     }
 
     /// Adds a line inside of what is open on its thread. Returns its number.
-    fn add(&mut self, mut line: Line) -> usize {
+    fn add(&mut self, line: Line) -> usize {
+        self.add_in(None, line)
+    }
+
+    /// The same, inside of a future, on whatever thread that is polled.
+    fn add_in(&mut self, future: Option<usize>, mut line: Line) -> usize {
         let number = self.next;
         self.next += 1;
-        line.parent = self.threads.get(&line.thread).and_then(|open| open.last().copied()).filter(|p| self.lines.contains_key(p));
+        let open = self.threads.get(&line.thread).and_then(|open| open.last().copied()).filter(|p| self.lines.contains_key(p));
+        let is_in = |future: usize, open| std::iter::successors(Some(open), |n| self.lines.get(n)?.parent).any(|n| n == future);
+        line.parent = match future {
+            Some(future) if !open.is_some_and(|open| is_in(future, open)) => Some(future),
+            _ => open,
+        };
         if let Some(parent) = line.parent.and_then(|parent| self.lines.get_mut(&parent)) {
             parent.children.push(number);
         }
@@ -264,7 +275,8 @@ impl Trees {
         let of = |number| (trace, number);
         let polled = match slices.future(event) {
             Some(Future::Begin(number)) => {
-                let added = self.add(Line { is_future: true, ..line(Kind::Open, own) });
+                let parent = Slices::parent_future(event).and_then(|parent| self.futures.get(&of(parent)).copied());
+                let added = self.add_in(parent, Line { is_future: true, ..line(Kind::Open, own) });
                 self.futures.insert(of(number), added);
                 *self.pending.entry(self.root(added)).or_default() += 1;
                 return;

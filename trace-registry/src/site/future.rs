@@ -15,6 +15,61 @@ use core::task::{Context, Poll as Ready};
 /// The next number of a future.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Of this thread. Without the standard library no future knows its parent.
+#[cfg(feature = "std")]
+mod current {
+    use core::cell::Cell;
+
+    std::thread_local! {
+        /// Without a destructor, so that it is there for any event.
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn get() -> u64 {
+        NUMBER.with(Cell::get)
+    }
+
+    pub(super) fn replace(number: u64) -> u64 {
+        NUMBER.with(|own| own.replace(number))
+    }
+}
+
+#[cfg(not(feature = "std"))]
+mod current {
+    pub(super) fn get() -> u64 {
+        0
+    }
+
+    pub(super) fn replace(_: u64) -> u64 {
+        0
+    }
+}
+
+/// Returns the number of the traced future inside of which this thread is; 0: of none that is recorded.
+#[must_use]
+pub fn current_future() -> u64 {
+    current::get()
+}
+
+/// Being inside of a traced future, as it says, until this is dropped: futures that begin meanwhile have it as their parent.
+pub struct Within {
+    before: u64,
+}
+
+impl Within {
+    /// Inside of the future of this number; 0: of none.
+    #[must_use = "it ends where this is dropped"]
+    pub fn future(number: u64) -> Within {
+        Within { before: current::replace(number) }
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        current::replace(self.before);
+    }
+}
+
 /// What a future did until its end.
 #[derive(Clone, Copy, Debug)]
 pub struct FutureExit {
@@ -31,7 +86,7 @@ pub struct FutureExit {
 pub fn begin_future<S: Site, C: Captures>(values: C) -> (u64, u64) {
     // Relaxed: a number of its own, and nothing else.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    record::<EntryOfFuture<S>, _>(With((Plain(number),), values));
+    record::<EntryOfFuture<S>, _>(With((Plain(number), Plain(current_future())), values));
     (number, beginning())
 }
 
@@ -141,6 +196,7 @@ impl<S: Site, F: Future, X: Fn(FutureExit, Option<&F::Output>)> Traced<S, F, X> 
         let this = unsafe { self.get_unchecked_mut() };
         this.polls = this.polls.saturating_add(1);
         record::<Poll<S>, _>((Plain(this.number),));
+        let within = Within::future(this.number);
         let mut polling: Polling<'_, S> = Polling {
             number: this.number,
             began_ns: now_ns(),
@@ -153,7 +209,7 @@ impl<S: Site, F: Future, X: Fn(FutureExit, Option<&F::Output>)> Traced<S, F, X> 
         // SAFETY: FU-1.
         let result = unsafe { Pin::new_unchecked(&mut *this.future) }.poll(context);
         (polling.is_ready, polling.has_returned) = (result.is_ready(), true);
-        drop(polling);
+        drop((within, polling));
         if let Ready::Ready(value) = &result {
             this.state = State::Over;
             this.end(Outcome::Returned, Some(value));

@@ -32,7 +32,7 @@ pub use capture::{
     Capture, CaptureByReference, CaptureNothing, Captures, Displayed, Formattable, Given, Inspected, List, Plain, Short, Skipped,
     Unchosen, With, field,
 };
-pub use future::{Calling, FutureExit, Traced, begin_future, leave_future};
+pub use future::{Calling, FutureExit, Traced, Within, begin_future, current_future, leave_future};
 pub use record::{Kind, Once, record};
 pub use scope::{Outcome, Scope, Span, begin, begin_span, call, leave};
 

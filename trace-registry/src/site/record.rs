@@ -52,7 +52,7 @@ kinds! {
     /// It is left.
     pub(super) ExitOfSpan, "exit", &["span", "outcome", "duration"], &[], S::LEVEL;
     /// An async function begins.
-    pub(super) EntryOfFuture, "entry", &["future"], S::FIELDS, S::LEVEL;
+    pub(super) EntryOfFuture, "entry", &["future", "parent_future"], S::FIELDS, S::LEVEL;
     /// It has ended, or was dropped.
     pub(super) ExitOfFuture, "exit", &["future", "outcome", "duration", "polls", "busy"], S::RESULT, S::LEVEL;
     /// It is polled.
