@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// A connection to a program's agent. Nothing that the peer does makes it take more memory than an answer has, or more time than
-/// its patience.
+/// its patience and that for a proof.
 #[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// Sends a request and waits for its answer. Answers to earlier requests that came too late are dropped. Where the program
-    /// asks for a [proof], and the kernel lets this process find it, it is given; all within the time of one answer.
+    /// asks for a [proof], and the kernel lets this process find it, it is given, which takes no longer than one answer may.
     ///
     /// # Errors
     ///
@@ -137,9 +137,12 @@ impl Client {
             Request::Stop(_) | Request::Destroy(_) => 60_000,
             _ => 0,
         };
-        let until = Instant::now() + self.patience + Duration::from_millis(own);
-        match self.ask_once(request, until) {
-            Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::Unproven => self.ask_with_proof(request, refusal, until),
+        let own = Duration::from_millis(own);
+        match self.ask_once(request, Instant::now() + self.patience + own) {
+            Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::Unproven => {
+                // It is not stopped, so what follows has time.
+                self.ask_with_proof(request, refusal, Instant::now() + PATIENCE + own)
+            }
             answered => answered,
         }
     }
