@@ -14,6 +14,7 @@ use crate::recording::Recording;
 use crate::report;
 use crate::snapshot::Wanted;
 use crate::sys;
+use rustix::process::Signal;
 use rustix::thread::futex;
 use std::io;
 use std::sync::Arc;
@@ -32,19 +33,19 @@ pub(crate) enum Occasion {
 
 /// Signals that may be asked for by name; signal(7).
 const SIGNALS: [(&str, i32); 10] = [
-    ("SIGUSR1", libc::SIGUSR1),
-    ("SIGUSR2", libc::SIGUSR2),
-    ("SIGHUP", libc::SIGHUP),
-    ("SIGINT", libc::SIGINT),
-    ("SIGQUIT", libc::SIGQUIT),
-    ("SIGTERM", libc::SIGTERM),
-    ("SIGALRM", libc::SIGALRM),
-    ("SIGCONT", libc::SIGCONT),
-    ("SIGURG", libc::SIGURG),
-    ("SIGWINCH", libc::SIGWINCH),
+    ("SIGUSR1", Signal::USR1.as_raw()),
+    ("SIGUSR2", Signal::USR2.as_raw()),
+    ("SIGHUP", Signal::HUP.as_raw()),
+    ("SIGINT", Signal::INT.as_raw()),
+    ("SIGQUIT", Signal::QUIT.as_raw()),
+    ("SIGTERM", Signal::TERM.as_raw()),
+    ("SIGALRM", Signal::ALRM.as_raw()),
+    ("SIGCONT", Signal::CONT.as_raw()),
+    ("SIGURG", Signal::URG.as_raw()),
+    ("SIGWINCH", Signal::WINCH.as_raw()),
 ];
 /// Those whose default action is to end the process: with a handler they would not.
-const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+const ENDING: [i32; 4] = [Signal::HUP.as_raw(), Signal::INT.as_raw(), Signal::QUIT.as_raw(), Signal::TERM.as_raw()];
 
 impl Occasion {
     /// Reads `SIGUSR2` or `panic`.

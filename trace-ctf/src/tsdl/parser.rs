@@ -125,12 +125,10 @@ impl Parser {
 
     /// A copy of a named type, charged to the budget.
     pub(super) fn named(&mut self, name: &str, line: u32) -> Result<Type> {
-        let Some(class) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) else {
-            return Err(Error::metadata(line, format!("no type {name}")));
-        };
+        let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
+        let class = found.cloned().ok_or_else(|| Error::metadata(line, format!("no type {name}")))?;
         let (nodes, depth) = class.extent();
         too_deep(depth, line)?;
-        let class = class.clone();
         self.nodes_left = self.nodes_left.checked_sub(nodes).ok_or_else(|| Error::metadata(line, "the types are too large"))?;
         Ok(class)
     }

@@ -26,7 +26,7 @@ use super::words::Words;
 use crate::error::{Error, Result};
 use crate::provider;
 use crate::rule::{self, Placed, Rule};
-use libc::{SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
+use rustix::process::Signal;
 use std::ops::Range;
 use std::time::Duration;
 use trace_filter::Key;
@@ -492,10 +492,11 @@ fn clause(spec: &mut Spec, words: &mut Words<'_>) -> Result<()> {
 }
 
 /// Signals that are sent to tell a program something. Those that end it stay what they are.
-const SIGNALS: [(&str, i32); 4] = [("SIGHUP", SIGHUP), ("SIGUSR1", SIGUSR1), ("SIGUSR2", SIGUSR2), ("SIGWINCH", SIGWINCH)];
+const SIGNALS: [(&str, Signal); 4] =
+    [("SIGHUP", Signal::HUP), ("SIGUSR1", Signal::USR1), ("SIGUSR2", Signal::USR2), ("SIGWINCH", Signal::WINCH)];
 
 fn signal(name: &str) -> Option<i32> {
-    SIGNALS.iter().find(|(known, _)| *known == name || known.strip_prefix("SIG") == Some(name)).map(|(_, number)| *number)
+    SIGNALS.iter().find(|(known, _)| *known == name || known.strip_prefix("SIG") == Some(name)).map(|(_, signal)| signal.as_raw())
 }
 
 #[cfg(test)]
@@ -529,7 +530,9 @@ mod tests {
         assert!(matches!(spec.condition, Condition::Count { least: 5, by: Some(_), within, .. } if within == ms(1000)));
         let spec = one("when missing(a, b by id) within 100us then stop");
         assert!(matches!(spec.condition, Condition::Missing { within, .. } if within == Duration::from_micros(100)));
-        assert!(matches!(one("when signal USR2 then stop").condition, Condition::Signal(SIGUSR2, _)));
+        assert!(
+            matches!(one("when signal USR2 then stop").condition, Condition::Signal(number, _) if number == Signal::USR2.as_raw())
+        );
     }
 
     #[test]
