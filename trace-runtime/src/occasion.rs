@@ -39,7 +39,7 @@ const SIGNALS: [(&str, i32); 10] = [
     ("SIGINT", Signal::INT.as_raw()),
     ("SIGQUIT", Signal::QUIT.as_raw()),
     ("SIGTERM", Signal::TERM.as_raw()),
-    ("SIGALRM", Signal::ALRM.as_raw()),
+    ("SIGALRM", Signal::ALARM.as_raw()),
     ("SIGCONT", Signal::CONT.as_raw()),
     ("SIGURG", Signal::URG.as_raw()),
     ("SIGWINCH", Signal::WINCH.as_raw()),
