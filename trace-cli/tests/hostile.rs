@@ -351,14 +351,16 @@ fn have_secrets() {
     }
 }
 
-/// Wants a proof for everything, is content with none, and notes in a file what it was asked, before it says anything.
-fn refuse(mut stream: UnixStream, notes: &Path, is_silent: bool) -> std::io::Result<()> {
+/// Wants a proof for everything, is content with none, and notes in a file what it was asked, before it says anything. `is_silent`:
+/// when it gets one. `is_early`: its answers are to no request, as if they had been sent before.
+fn refuse(mut stream: UnixStream, notes: &Path, is_silent: bool, is_early: bool) -> std::io::Result<()> {
     for line in BufReader::new(stream.try_clone()?).lines() {
         let request: Value = serde_json::from_str(&line?)?;
         writeln!(fs::File::options().append(true).create(true).open(notes)?, "{}", request["do"])?;
         let error = json!({ "kind": "unproven", "message": "not yet" });
         if !(is_silent && request["do"] == "prove") {
-            writeln!(stream, "{}", json!({ "v": 1, "id": request["id"], "error": error }))?;
+            let id = if is_early { Value::Null } else { request["id"].clone() };
+            writeln!(stream, "{}", json!({ "v": 1, "id": id, "error": error }))?;
         }
     }
     Ok(())
@@ -367,12 +369,12 @@ fn refuse(mut stream: UnixStream, notes: &Path, is_silent: bool) -> std::io::Res
 #[test]
 fn no_peer_has_the_command_try_secrets_without_end() {
     have_secrets();
-    for (is_silent, most) in [(false, 4), (true, 1)] {
+    for (is_silent, is_early, most) in [(false, false, 4), (true, false, 1), (false, true, 0)] {
         let place = Place::new();
         let (listener, notes) = (listening(&place, 1), place.here().join("notes"));
         std::thread::spawn({
             let notes = notes.clone();
-            move || listener.incoming().flatten().for_each(|stream| drop(refuse(stream, &notes, is_silent)))
+            move || listener.incoming().flatten().for_each(|stream| drop(refuse(stream, &notes, is_silent, is_early)))
         });
         let (_, said) = place.fail(&["list"]);
         assert!(said.contains(if is_silent { GIVEN_UP } else { "not yet" }), "{said}");
@@ -389,7 +391,7 @@ fn relay() {
     if is_program(RELAY) {
         let stream = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).expect("a connection");
         // The peer goes away.
-        let _ = refuse(stream, Path::new("notes"), false);
+        let _ = refuse(stream, Path::new("notes"), false, false);
     }
 }
 

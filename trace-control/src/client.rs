@@ -20,7 +20,7 @@ pub struct Client {
     received: Vec<u8>,
     /// The process that sent all of that.
     sender: Option<u32>,
-    /// The process that sent the last line.
+    /// The process that sent the last answer.
     answered_by: Option<u32>,
     next_id: u64,
     /// The first request whose answer did not come yet. Those before the last one were given up.
@@ -152,6 +152,7 @@ impl Client {
     fn ask_with_proof<T: DeserializeOwned>(&mut self, request: &Request, first: Refusal, until: Instant) -> Result<T, Error> {
         let asked = self.answered_by;
         let Some(opened) = asked.and_then(|pid| proof::Opened::process(pid).ok()) else { return Err(Error::Refused(first)) };
+        // Nobody can have answered it already.
         self.next_id += RandomState::new().hash_one(self.next_id) >> 16;
         let refusal = match self.ask_once(request, until) {
             Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::Unproven => refusal,
@@ -196,8 +197,11 @@ impl Client {
                         return answer.read().map_err(refused);
                     }
                 }
-                // Why the connection ends.
-                None if answer.error.is_some() => return answer.read().map_err(refused),
+                // Why the connection ends. It may have been sent before the request, so it says nothing of who is there.
+                None if answer.error.is_some() => {
+                    self.answered_by = None;
+                    return answer.read().map_err(refused);
+                }
                 _ => {
                     let id = answer.id.map_or("null", |id| id.get()).chars().take(32).collect::<String>();
                     return Err(misunderstood(&format!("an answer to a request that waits for none: id {id}")));
