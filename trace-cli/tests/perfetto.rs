@@ -128,7 +128,7 @@ fn every_name_is_known_where_it_is_used() {
         all(&event, 47).iter().for_each(|flow| *flows.entry(flow.value).or_default() += 1);
     }
     // Of a request with a loss between its two events, the begin and the end are a slice each: `latency` counts as many, in docs/cli.md.
-    assert_eq!(lost, 61);
+    assert_eq!(lost, 4);
     let slices = 2 * REQUESTS + lost;
     assert_eq!((types[&1], types[&2], types[&3], types[&4]), (slices, slices, 2 * REQUESTS + 2, 2 * REQUESTS));
     let expected = [("shop:request", slices), ("shop:cache_lookup", 2 * REQUESTS), ("ringtrace:thread_name", 2)];

@@ -234,23 +234,23 @@ fn check_finds_what_is_wrong() {
     assert_eq!((good.len(), &good[2]["events"], &good[2]["well"]), (3, &events.into(), &true.into()));
     sample::write(&here.join("lossy"), Variation { discarded: 3, ..Variation::default() });
     assert_eq!(json(&["check", "lossy"], here)[0]["discarded_events"], 6);
-    // Header of the second packet of a stream; the opening packet has 128 bytes.
+    // Header of the second packet of a stream with events; the opening packet has 128 bytes, and one without tells each loss.
     let file = here.join("lossy/stream_0");
     let bytes = std::fs::read(&file).unwrap();
     let packets: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(&[0xC1, 0x1F, 0xFC, 0xC1])).collect();
-    assert_eq!(packets.len(), 4);
+    assert_eq!(packets.len(), 6);
     let problems = |at: usize, value: u64| {
         let mut broken = bytes.clone();
-        broken[packets[2] + at..][..8].copy_from_slice(&value.to_le_bytes());
+        broken[packets[3] + at..][..8].copy_from_slice(&value.to_le_bytes());
         std::fs::write(&file, broken).unwrap();
         let output = run(&["check", "lossy"], here);
         assert_eq!(output.status.code(), Some(5), "{}", text(&output.stdout));
         text(&output.stdout)
     };
-    assert!(problems(32, 5).contains("stream_0: packet 2, byte "), "time of begin");
+    assert!(problems(32, 5).contains("stream_0: packet 3, byte "), "time of begin");
     assert!(problems(32, 5).contains("cycles before the one in front of it ends"));
     assert!(problems(40, 7).contains("the packet ends before it begins"));
-    assert!(problems(64, 1).contains("packet number 1 follows 1"));
+    assert!(problems(64, 1).contains("packet number 1 follows 2"));
     assert!(problems(72, 100).contains("discarded events goes back from 100 to 6"));
     // An index of it, good and then with one field of one entry changed.
     std::fs::write(&file, &bytes).unwrap();
@@ -271,7 +271,7 @@ fn check_finds_what_is_wrong() {
         let said = told(&wrong);
         assert!(said.contains(&format!("stream_0.idx: entry 2 has another {phrase} than the packet")), "{said}");
     }
-    assert!(told(&index[..index.len() - 72]).contains("3 packets, the stream has 4"));
+    assert!(told(&index[..index.len() - 72]).contains("5 packets, the stream has 6"));
     assert!(told(&index[..index.len() - 1]).contains("truncated"));
     std::fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
     let output = run(&["check", "lossy"], here);
