@@ -186,11 +186,11 @@ impl SessionDirectory {
             Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)) => {
                 let _ = FILES.map(|name| std::fs::remove_file(path.join(name)));
                 let _ = std::fs::remove_dir(&path);
-                // Fails while another session of the process has its directory there.
-                let _ = std::fs::remove_dir(&self.image);
             }
             _ => {}
         }
+        // Fails while another session of the process has its directory there.
+        let _ = std::fs::remove_dir(&self.image);
     }
 }
 
