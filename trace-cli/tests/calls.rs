@@ -252,9 +252,8 @@ fn a_spawned_task_is_shown_below_its_parent() {
 
         let tree = lines(&ringtrace(&["tree", "--json", name], here).stdout);
         let shown = |line: &Value| {
-            let fields = line["fields"].as_str().expect("fields");
-            let task = fields.split(' ').find_map(|field| field.strip_prefix("task=")).expect("a task").parse::<u64>();
-            (number(line, "depth"), line["name"].as_str().expect("a name").to_owned(), task.expect("a number"))
+            let task = line["fields"]["task"].as_u64().expect("a number");
+            (number(line, "depth"), line["name"].as_str().expect("a name").to_owned(), task)
         };
         let mut found: Vec<_> = tree.iter().map(shown).collect();
         let loose: Vec<_> = found.iter().filter(|(_, name, _)| name == "tasks:alone").cloned().collect();
