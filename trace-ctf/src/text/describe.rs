@@ -157,7 +157,8 @@ mod tests {
                 Field::new("ok", FieldClass::Bool),
             ],
         };
-        let mut text = String::from("trace { byte_order = le; }; stream { };");
+        let header = "event.header := struct { integer { size = 8; align = 8; } id; };";
+        let mut text = format!("trace {{ byte_order = le; }}; stream {{ {header} }};");
         text += &crate::metadata::event(&class);
         let all = crate::tsdl::parse(&text).unwrap();
         let stream = all.stream(0).unwrap();
