@@ -246,7 +246,7 @@ mod called {
         of: &[Two<'_, 'static>],
         open: Open,
         number: u64,
-        made: Option<&[Result<&str, Box<Option<&u8>>>]>,
+        made: Option<&[Result<&str, Vec<&u8>>]>,
     );
 
     #[ringtrace::tracepoint]
