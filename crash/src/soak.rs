@@ -18,7 +18,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trace_control::place;
 
 /// The environment of such a program: directory, kind, means, thread.
@@ -151,12 +151,27 @@ pub(crate) fn program(words: &str) -> Result<()> {
             let receipt = session.snapshot("soak")?;
             println!("{}", receipt.path.display());
         }
+        if means != Means::AnyMoment {
+            wait_for_twin(directory, thread)?;
+        }
     }
     if means == Means::Return {
         return Ok(());
     }
     std::mem::forget(own);
     means.end()
+}
+
+/// Waits until the other one has taken its snapshots too: what one that has ended took makes room for newer ones.
+fn wait_for_twin(directory: &Path, thread: usize) -> Result<()> {
+    let taken = |thread: usize| directory.join(format!("taken-{thread}"));
+    File::create(taken(thread))?;
+    let begun = Instant::now();
+    while !taken(1 - thread).exists() {
+        ensure!(begun.elapsed() < Duration::from_secs(60), "the other one took no snapshots");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn fire(counts: &Counts, thread: usize) {
@@ -361,6 +376,8 @@ impl Soak {
             println!("{case}: ended by {ended}: {errors}");
             self.tally.harmed += 1;
         }
+        // Killed at any moment, one may have ended before the other took its own.
+        let said = if case.means == Means::AnyMoment { "" } else { said };
         for path in said.lines().filter(|path| !case.directory.join(path).join("metadata").exists()) {
             println!("{case}: the snapshot {path} is gone");
             self.tally.snapshots += 1;

@@ -449,7 +449,7 @@ pub(crate) fn populate_the_rest(session: &Arc<Recording>) {
         sys::mark_thread_untraced();
         rest.populate(true);
     };
-    if session.builder.is_threadless || sys::spawn_with_signals_blocked("ringtrace-pages", body).is_err() {
+    if session.builder.is_threadless || sys::spawn_with_signals_blocked(c"ringtrace-pages", body).is_err() {
         session.populate(false);
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn ensure_running() -> Result<()> {
             sleep();
             Consumer::new(receiver).run();
         };
-        sys::spawn_with_signals_blocked("ringtrace", body)
+        sys::spawn_with_signals_blocked(c"ringtrace", body)
             .map_err(|e| Error::io("cannot start the consumer's thread of", "this process", e))?;
         *requests = Some(sender);
         run_at_exit();

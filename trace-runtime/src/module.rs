@@ -231,7 +231,7 @@ fn retire_behind_dumps(image: &'static Image, library: Library) {
         state::wait_for(image, Duration::MAX);
         rcu::retire(Box::new(ManuallyDrop::into_inner(library)));
     };
-    let _ = sys::spawn_with_signals_blocked("ringtrace-unload", body);
+    let _ = sys::spawn_with_signals_blocked(c"ringtrace-unload", body);
 }
 
 /// Bytes of code that a probe's function is taken to have at most.

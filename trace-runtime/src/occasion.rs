@@ -102,7 +102,7 @@ fn watch_signal(number: i32) -> Result<()> {
             sys::mark_thread_untraced();
             attend();
         };
-        if let Err(error) = sys::spawn_with_signals_blocked("ringtrace-sig", body) {
+        if let Err(error) = sys::spawn_with_signals_blocked(c"ringtrace-sig", body) {
             // The next session tries again.
             THREAD_OF.store(0, Ordering::Relaxed);
             return Err(cannot(error));
@@ -185,7 +185,7 @@ fn on_panic(reason: String) {
         save(Occasion::Panic, &reason);
         let _ = sender.send(()); // nobody waits so long
     };
-    if sys::spawn_with_signals_blocked("ringtrace-snap", body).is_ok() {
+    if sys::spawn_with_signals_blocked(c"ringtrace-snap", body).is_ok() {
         // The thread that panics may hold what a snapshot needs, so not for ever.
         let _ = done.recv_timeout(PATIENCE);
     }

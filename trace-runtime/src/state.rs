@@ -137,7 +137,7 @@ pub(crate) fn dump_aside(session: &Arc<Recording>, new: Option<String>) {
         return;
     }
     let session = session.clone();
-    let _ = sys::spawn_with_signals_blocked("ringtrace-state", move || dump(&session, new.as_deref()));
+    let _ = sys::spawn_with_signals_blocked(c"ringtrace-state", move || dump(&session, new.as_deref()));
 }
 
 /// Memory for the state in one snapshot, in bytes, where the session has as much.
@@ -174,7 +174,7 @@ pub(crate) fn now(session: &Arc<Recording>) -> Result<Option<Now>> {
         dump_into(&of, &into, into.core.generation(), None);
         let _ = done.send(()); // unless nobody waits any more
     };
-    sys::spawn_with_signals_blocked("ringtrace-state", body)
+    sys::spawn_with_signals_blocked(c"ringtrace-state", body)
         .map_err(|e| Error::io("cannot start a thread for state dumps in", "this process", e))?;
     let is_late = wait.recv_timeout(PATIENCE).is_err();
     let reader = state.core.reader(Purpose::Snapshot);

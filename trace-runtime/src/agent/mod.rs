@@ -45,7 +45,7 @@ const WAITING: Duration = Duration::from_millis(2);
 /// Starts the agent. What goes wrong is told to `trouble`, in the agent's thread. Sessions of `orphans` end unless a connection
 /// takes them over.
 pub(crate) fn start(trouble: fn(&io::Error), orphans: Vec<String>) -> io::Result<()> {
-    sys::spawn_with_signals_blocked("ringtrace-agent", move || {
+    sys::spawn_with_signals_blocked(c"ringtrace-agent", move || {
         sys::mark_thread_untraced();
         match Place::take() {
             Ok(place) => Agent { place, connections: Vec::new(), sessions: Sessions::new(orphans) }.run(),

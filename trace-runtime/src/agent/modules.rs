@@ -41,7 +41,7 @@ fn later(work: impl FnOnce() -> Result<words::Module> + Send + 'static) -> Reply
         // Whoever asked may have gone.
         let _ = sender.send(work());
     };
-    match sys::spawn_with_signals_blocked("ringtrace-mod", body) {
+    match sys::spawn_with_signals_blocked(c"ringtrace-mod", body) {
         Ok(()) => Reply::Later(Waiting::Module(receiver)),
         Err(error) => Reply::Now(Err(Refusal::new(RefusalKind::Other, format!("cannot start a thread: {error}")))),
     }

@@ -308,7 +308,7 @@ fn snapshot(session: Arc<Recording>, wanted: Snapshot) -> std::result::Result<Wa
         // Whoever asked may have gone.
         let _ = sender.send(recording.snapshot(Wanted { reason: &wanted.reason, last, keep }));
     };
-    sys::spawn_with_signals_blocked("ringtrace-snap", body)
+    sys::spawn_with_signals_blocked(c"ringtrace-snap", body)
         .map_err(|error| Refusal::new(RefusalKind::Other, format!("cannot start a thread: {error}")))?;
     Ok(Waiting::Snapshot(receiver, session))
 }

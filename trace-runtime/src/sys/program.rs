@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "calls the C library")]
 
 use rustix::fs::{Mode, OFlags, Stat};
+use std::ffi::{CStr, c_void};
 use std::io;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -39,19 +40,49 @@ pub(crate) fn thread_name() -> [u32; 4] {
 }
 
 /// Starts a detached thread in which every signal is blocked, so that the program's handlers never run there.
-pub(crate) fn spawn_with_signals_blocked(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+///
+/// Not by [`std::thread`]: its threads take a lock of the standard library's when they begin and end, and a child that was forked in
+/// that moment hangs in its next thread and in its exit.
+pub(crate) fn spawn_with_signals_blocked(name: &'static CStr, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    type Body = Box<dyn FnOnce() + Send>;
+    extern "C" fn run(body: *mut c_void) -> *mut c_void {
+        // SAFETY: what is given below, once.
+        let (name, body) = *unsafe { Box::from_raw(body.cast::<(&'static CStr, Body)>()) };
+        let _ = rustix::thread::set_name(name);
+        // The hook has told of a panic; what it was may panic again when it is dropped.
+        if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
+            std::mem::forget(panic);
+        }
+        std::ptr::null_mut()
+    }
+    let body: Box<(&'static CStr, Body)> = Box::new((name, Box::new(body)));
+    let body = Box::into_raw(body);
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigfillset` initialises `all`, and `pthread_sigmask` writes `before`; a new thread inherits the mask.
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+    // SAFETY: `sigfillset` and `pthread_attr_init` initialise, `pthread_sigmask` and `pthread_create` write what they are given; a new
+    // thread inherits the mask. `run` takes `body`, which is its own, or nobody does.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_attr_init(attributes.as_mut_ptr());
+        libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
+        // As `std::thread` has it; where it is refused, the default stays, which is larger.
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        let error = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, body.cast());
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        if error != 0 {
+            drop(Box::from_raw(body));
+            return Err(io::Error::from_raw_os_error(error));
+        }
     }
-    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-    // SAFETY: `before` was written above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    spawned.map(drop)
+    Ok(())
 }
+
+/// Bytes of the stack of such a thread.
+const STACK: usize = 2 << 20;
 
 /// Runs `handler` when the process ends by exit(3) or by returning from `main`.
 pub(crate) fn at_exit(handler: extern "C" fn()) {
@@ -233,7 +264,35 @@ fn stamp(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::stamp;
+    use super::{spawn_with_signals_blocked, stamp};
+    use std::mem::MaybeUninit;
+
+    #[test]
+    fn threads_take_no_lock_of_the_standard_library() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let body = move || {
+            let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
+            // SAFETY: without a stack of its own, `sigaltstack` only writes the present one.
+            let stack = unsafe {
+                libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr());
+                stack.assume_init()
+            };
+            let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+            sender.send((stack.ss_flags, name)).expect("who waits");
+        };
+        spawn_with_signals_blocked(c"ringtrace-test", body).expect("a thread");
+        let (flags, name) = receiver.recv().expect("a thread that runs");
+        assert_eq!(name, "ringtrace-test\n");
+        // Whoever makes one, which std does, does so behind its lock.
+        assert_eq!(flags, libc::SS_DISABLE, "the thread has an alternate stack for signals");
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let body = move || {
+            let _sender = sender;
+            panic!("meant");
+        };
+        spawn_with_signals_blocked(c"ringtrace-test", body).expect("a thread");
+        assert!(receiver.recv().is_err(), "its destructors ran, and the process lives");
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -41,7 +41,7 @@ pub(super) fn ensure_running() -> Result<()> {
             sys::mark_thread_untraced();
             Actor { jobs: receiver, queue: VecDeque::new(), pending: Vec::new() }.run();
         };
-        sys::spawn_with_signals_blocked("ringtrace-trig", body)
+        sys::spawn_with_signals_blocked(c"ringtrace-trig", body)
             .map_err(|e| Error::io("cannot start the triggers' thread of", "this process", e))?;
         *jobs = Some(sender);
     }
