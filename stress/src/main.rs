@@ -139,8 +139,8 @@ fn read(arguments: &Arguments) -> Result<bool> {
 
 /// Events of one round of a test with a mutation.
 const MUTATED_ROUND: u64 = 5_000_000;
-/// The same for the fallback region: the reader waits for what never comes.
-const MUTATED_FALLBACK: u64 = 200_000;
+/// The same for the fallback region: that a record is missing is seen at the end, and the reader waits for what never comes.
+const MUTATED_FALLBACK: u64 = 20_000;
 /// The same for probe lists: what widens the windows there takes long.
 const MUTATED_LISTS: u64 = 100_000;
 

@@ -94,6 +94,8 @@ impl<'m> Ring<'m> {
             let ns = stamp();
             let next = position.wrapping_add(extent);
             if is_mutated!(fallback_plain_reserve) {
+                // Long enough that threads meet in it on every machine.
+                (0..10).for_each(|_| core::hint::spin_loop());
                 self.reserved.store(next, Ordering::Relaxed);
                 break (position, ns);
             }
