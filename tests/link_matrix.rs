@@ -8,7 +8,12 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{LazyLock, Once};
+use std::sync::{LazyLock, Mutex, Once, PoisonError};
+
+mod common;
+
+/// Who builds `application`, and runs it: it goes by one name.
+static APPLICATIONS: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, Debug)]
 enum Linker {
@@ -93,8 +98,9 @@ const PLUGIN: [&str; 3] = ["probe plugin:quiet::in_plugin", "tracepoint plugin:l
 
 #[test]
 fn every_declaration_arrives() {
+    let _alone = APPLICATIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let workspace = matrix();
-    let target = scratch("matrix");
+    let target = common::nested_target();
     let mut missing = Vec::new();
     for (linker, gc, profile) in combinations() {
         let case = format!("{linker:?}, {}, profile {}", if gc { "gc-sections" } else { "no-gc-sections" }, profile.0);
@@ -129,7 +135,7 @@ fn every_declaration_arrives() {
 /// `rseq_cs` there, which kills the thread.
 #[test]
 fn a_thread_outlives_the_shared_objects_that_appended_in_it() {
-    let target = scratch("matrix");
+    let target = common::nested_target();
     cargo(&matrix(), &target, "", &["build", "--quiet", "--package", "unloaded"]);
     let built = target.join("debug");
     let (whole, patched) = (built.join("libunloaded.so"), built.join("libunloaded-patched.so"));
@@ -185,7 +191,7 @@ fn two_versions_in_one_program() {
     copy(&root().join("tests/link-matrix/versions"), &both, &fill);
     lock(&both);
 
-    let target = dir.join("target");
+    let target = common::nested_target();
     let profiles: &[Profile] = if is_full() { &[DEBUG, RELEASE] } else { &[DEBUG] };
     for (profile, directory) in profiles {
         cargo(&both, &target, "", &["build", "--quiet", "--profile", profile]);
@@ -198,7 +204,7 @@ fn two_versions_in_one_program() {
 #[test]
 fn a_library_links_the_run_time_only_when_the_application_asks() {
     let workspace = matrix();
-    let target = scratch("features");
+    let target = common::nested_target();
     let tree = |package| {
         cargo(&workspace, &target, "", &["tree", "--quiet", "--edges", "normal", "--prefix", "none", "--package", package])
     };
@@ -211,10 +217,12 @@ fn a_library_links_the_run_time_only_when_the_application_asks() {
 
 #[test]
 fn gates_can_be_removed_from_a_program() {
+    let _alone = APPLICATIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let workspace = matrix();
-    let target = scratch("off");
-    cargo(&workspace, &target, "--cfg ringtrace_off", &["build", "--quiet", "--package", "application"]);
-    let printed = output(&mut Command::new(target.join("debug/application")));
+    let target = common::nested_target();
+    // As `cargo xtask golden` builds it.
+    cargo(&workspace, &target, "--cfg ringtrace_off", &["build", "--quiet", "--release", "--package", "application"]);
+    let printed = output(&mut Command::new(target.join("release/application")));
     assert_eq!(of(&printed, "gate closed"), ["false, open: false, closed: false"]);
 }
 

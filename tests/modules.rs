@@ -74,7 +74,7 @@ fn workspace() -> &'static Workspace {
         copy(&checkout.join("tests/modules"), &root);
         fs::copy(checkout.join("Cargo.lock"), root.join("Cargo.lock")).expect("a copy of Cargo.lock");
         let workspace = Workspace {
-            target: scratch.join("target"),
+            target: common::nested_target(),
             built: scratch.join("built"),
             root,
             edited: Mutex::new(()),

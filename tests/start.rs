@@ -26,7 +26,7 @@ fn cargo(directory: &Path) -> Command {
     for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RINGTRACE"] {
         command.env_remove(variable);
     }
-    command.current_dir(directory).env("CARGO_TARGET_DIR", root().join("target/start"));
+    command.current_dir(directory).env("CARGO_TARGET_DIR", common::nested_target());
     command
 }
 

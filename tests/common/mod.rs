@@ -2,10 +2,15 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use trace_ctf::reader::{Entry, LossKind, Trace, Value};
 use trace_ctf::text::Formatter;
+
+/// Where workspaces of their own are built, so that what they share is built once.
+pub fn nested_target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("nested")
+}
 
 /// What a trace holds.
 #[derive(Debug, Default)]

@@ -63,8 +63,7 @@ fn a_panic_is_mended_without_the_program(place: &Place, example: &Path, build: i
 fn the_page_about_modules_is_true() {
     let place = Place::new();
     let example = workspace(&place);
-    // What lasts from run to run: what was built there is built once.
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules-page/target");
+    let target = common::nested_target();
     let build = |package: &str| {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "-p", package]).current_dir(&example).env("CARGO_TARGET_DIR", &target);

@@ -19,7 +19,7 @@ fn messages_and_expansions() -> Result<(), Box<dyn Error>> {
 /// The crates below `renamed`: each edition, a renamed dependency, a framework that hands ringtrace on.
 #[test]
 fn editions_and_names_of_the_dependency() -> Result<(), Box<dyn Error>> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("renamed");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("nested");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut check = Command::new(cargo);
     check.args(["check", "--workspace", "--quiet", "--target-dir"]).arg(target);

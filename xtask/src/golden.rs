@@ -8,7 +8,7 @@ mod listing;
 mod stack;
 
 use crate::process::{Cmd, Tally};
-use crate::workspace::{Metadata, host, root};
+use crate::workspace::{Metadata, NESTED, root};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,19 +75,18 @@ pub(crate) fn run(bless: bool) -> Result<Tally> {
 }
 
 fn build(case: &Case) -> Result<Option<PathBuf>> {
-    let host = host()?;
-    let target = Metadata::of_workspace()?.target("golden");
+    let target = Metadata::of_workspace()?.target(NESTED);
     let manifest = root().join("tests/golden/Cargo.toml");
     // The versions of this workspace's dependencies.
     fs::copy(root().join("Cargo.lock"), manifest.with_file_name("Cargo.lock"))?;
     let built = Cmd::cargo()
-        .args(["build", "--quiet", "--profile", case.profile, "--package", case.package, "--target", &host])
+        .args(["build", "--quiet", "--profile", case.profile, "--package", case.package])
         .arg("--manifest-path")
         .arg(&manifest)
         .env("RUSTFLAGS", case.flags)
         .env("CARGO_TARGET_DIR", &target)
         .passes()?;
-    Ok(built.then(|| target.join(host).join(case.profile).join(case.artifact)))
+    Ok(built.then(|| target.join(case.profile).join(case.artifact)))
 }
 
 /// That tools find the restartable sequences: the addresses of as many descriptors and exits as there are descriptors.

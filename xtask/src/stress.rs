@@ -19,15 +19,15 @@ const MUTATIONS: &str = "trace-registry/src/mutation.rs";
 
 /// Builds the stress test and the kill laboratory, and returns the one of that name. Mutations are a build of their own.
 pub(crate) fn build(program: &str, with_mutations: bool) -> Result<PathBuf> {
-    let (host, target) = (host()?, Metadata::of_workspace()?.target("stress"));
+    let (host, target) = (host()?, Metadata::of_workspace()?.target(""));
     let cargo = Cmd::cargo().args(["build", "--quiet", "--release", "--package", "stress", "--package", "crash"]);
     let cargo = cargo.args(["--target", &host]).dir(root());
-    let cargo =
-        cargo.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", if with_mutations { "--cfg ringtrace_mutate" } else { "" });
+    let cargo = cargo.env("RUSTFLAGS", if with_mutations { "--cfg ringtrace_mutate" } else { "" });
     ensure!(cargo.passes()?, "{program} does not build");
-    let built = target.join(host).join("release").join(program);
+    let directory = target.join(host).join("release");
+    let built = directory.join(program);
     // The next build has the same name.
-    let kept = target.join(if with_mutations { format!("{program}-with-mutations") } else { program.to_owned() });
+    let kept = directory.join(format!("{program}-{}", if with_mutations { "with-mutations" } else { "as-it-is" }));
     std::fs::copy(&built, &kept).with_context(|| built.display().to_string())?;
     Ok(kept)
 }

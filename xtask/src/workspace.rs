@@ -65,6 +65,9 @@ impl Metadata {
     }
 }
 
+/// Directory below `target` in which workspaces of their own are built, so that what they share is built once. Tests have it too.
+pub(crate) const NESTED: &str = "nested";
+
 /// Whether the standard library for a target is installed.
 pub(crate) fn has_target(target: &str) -> Result<bool> {
     let libraries = Cmd::new("rustc").args(["--print", "target-libdir", "--target", target]).read()?;
