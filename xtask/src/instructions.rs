@@ -1,6 +1,7 @@
 //! `cargo xtask instructions`: instructions of an event, counted by callgrind and compared with those of `benches/instructions.txt`.
 
 use crate::process::{Cmd, Tally};
+use crate::stress;
 use crate::workspace::{host, root};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
@@ -62,8 +63,8 @@ pub(crate) fn run(bless: bool) -> Result<Tally> {
 /// Builds the program that is counted. Returns its path.
 fn build() -> Result<String> {
     let build = ["bench", "--quiet", "--package", "ringtrace", "--bench", "instructions", "--no-run", "--message-format", "json"];
-    // As the stress test, which so is built already but for the program.
-    let messages = Cmd::cargo().args(build).args(["--target", &host()?]).dir(root()).read()?;
+    // With the stress test, so that what they share is built once.
+    let messages = Cmd::cargo().args(build).args(stress::PACKAGES).args(["--target", &host()?]).dir(root()).read()?;
     let mut executables = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(message.get("executable")?.as_str()?.to_owned())

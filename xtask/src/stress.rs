@@ -17,11 +17,13 @@ const MUTATED_LIMIT: Duration = Duration::from_secs(300);
 /// Where the mutations are listed.
 const MUTATIONS: &str = "trace-registry/src/mutation.rs";
 
+/// With features as the benches of the facade need them, so that what they share is built once.
+pub(crate) const PACKAGES: [&str; 6] = ["--package", "stress", "--package", "crash", "--features", "trace-runtime/tokio"];
+
 /// Builds the stress test and the kill laboratory, and returns the one of that name. Mutations are a build of their own.
 pub(crate) fn build(program: &str, with_mutations: bool) -> Result<PathBuf> {
     let (host, target) = (host()?, Metadata::of_workspace()?.target(""));
-    let cargo = Cmd::cargo().args(["build", "--quiet", "--release", "--package", "stress", "--package", "crash"]);
-    let cargo = cargo.args(["--target", &host]).dir(root());
+    let cargo = Cmd::cargo().args(["build", "--quiet", "--release", "--target", &host]).args(PACKAGES).dir(root());
     let cargo = cargo.env("RUSTFLAGS", if with_mutations { "--cfg ringtrace_mutate" } else { "" });
     ensure!(cargo.passes()?, "{program} does not build");
     let directory = target.join(host).join("release");
