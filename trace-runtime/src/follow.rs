@@ -15,6 +15,8 @@
 //!   a handler of a signal ([`sys::may_be_in_handler`]): glibc has made its allocator and its threads usable there, and nothing else.
 //! - FO-3: What is [told](tell) to forks is not changed, and lives until no fork is under way that may have seen it, rings included:
 //!   the address of no other mapping can be taken for theirs.
+//! - FO-4: The tracer's threads hold no lock that a child may need, of the standard library or the C library: not when they begin and
+//!   end ([`sys::spawn_with_signals_blocked`]), not when they write to stderr ([`sys::write_stderr`]).
 //!
 //! # What the handlers do
 //!
