@@ -81,7 +81,9 @@ fn of_function(name: &str) -> Option<(String, Vec<&'static NamedProbe>)> {
     let mut rule =
         Rule::parse_all(name, false).ok().filter(|rules| rules.len() == 1 && rules[0].text == rules[0].glob.as_str())?.pop()?;
     attach::resolve(&mut rule, &mut Vec::new()).ok()?;
-    let probes: Vec<&NamedProbe> = attach::probes().filter(|p| rule.matches(p.probe, &p.name)).collect();
+    let mut probes: Vec<&NamedProbe> = attach::probes().filter(|p| rule.matches(p.probe, &p.name)).collect();
+    // The linker's order is its own.
+    probes.sort_by(|a, b| a.name.cmp(&b.name));
     let name = probes.iter().find_map(|probe| probe.name.strip_suffix("::entry"))?.to_owned();
     Some((name, probes))
 }
