@@ -32,7 +32,7 @@ fn fork_here() {
     }
 }
 
-/// Has a signal come in some of the allocations of a thread that wants that.
+/// Has a signal come in some of the allocations of a thread that wants that; and has a lock, as an allocator of a program's own may.
 struct Interrupting;
 
 thread_local! {
@@ -44,10 +44,15 @@ thread_local! {
 static ALLOCATIONS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 /// Of so many allocations one is interrupted.
 const EVERY: u32 = 5;
+/// Whether a thread has the allocator's lock: nobody else gets memory.
+static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the system's allocator allocates.
 unsafe impl GlobalAlloc for Interrupting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        while IS_LOCKED.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
         if IS_HANDLING.get() {
             ALLOCATIONS[1].fetch_add(1, Ordering::Relaxed);
         } else if IS_ARMED.get() && ALLOCATIONS[0].fetch_add(1, Ordering::Relaxed) % EVERY == 0 {
@@ -376,6 +381,37 @@ fn what_a_child_leaves_that_ends_at_once_is_recovered() {
     let recovered = ringtrace::recovery::Remains::open(&images[0].join("default")).expect("it is left").recover(None);
     recovered.expect("it is recovered");
     let traces = traces(directory.path());
+    assert_eq!(traces[1].1.numbers("follow:numbered", "number"), numbers(2));
+    std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
+}
+
+/// The lock of an allocator that the C library knows nothing of stays locked in the child.
+#[test]
+fn a_fork_while_another_thread_has_the_allocators_lock_returns() {
+    let name = "a_fork_while_another_thread_has_the_allocators_lock_returns";
+    if is_child(name) {
+        end_if_it_hangs();
+        ringtrace::init();
+        for end in [libc::_exit, libc::exit] {
+            IS_LOCKED.store(true, Ordering::Relaxed);
+            // SAFETY: the child gets no memory, and wants none.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                ringtrace::init();
+                fire(1);
+                // SAFETY: our handlers of exit(3) are tested, and the standard library has none.
+                unsafe { end(0) };
+            }
+            IS_LOCKED.store(false, Ordering::Relaxed);
+            wait(pid);
+        }
+        wait(fork(|| fire(2)));
+        return;
+    }
+    let (directory, said) = run(name, Some("follow:numbered; follow; memory 2M; output trace"));
+    assert_eq!(said.matches("the program's allocator has a lock").count(), 2, "{said}");
+    let traces = traces(directory.path());
+    assert_eq!(traces.len(), 2, "{said}");
     assert_eq!(traces[1].1.numbers("follow:numbered", "number"), numbers(2));
     std::fs::remove_dir_all(runtime(directory.path())).expect("it is removed");
 }

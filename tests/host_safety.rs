@@ -301,6 +301,35 @@ scenarios! {
         println!("= alive");
     };
 
+    nobody_reads_a_full_pipe: |begin| {
+        // SAFETY: two descriptors are written; the second becomes stderr, and is filled as long as it takes something.
+        unsafe {
+            let mut ends = [0; 2];
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            libc::dup2(ends[1], 2);
+            let set = |flags: i32| assert_eq!(libc::fcntl(2, libc::F_SETFL, flags), 0);
+            set(libc::O_NONBLOCK);
+            while libc::write(2, [b'x'; 4096].as_ptr().cast(), 4096) > 0 {}
+            set(0);
+        }
+        begin();
+        fire_in_threads();
+        println!("= alive");
+    };
+
+    descriptor_2_is_a_database: |begin| {
+        extern "C" fn look() {
+            println!("= {}", fs::read_to_string("database").expect("it is there"));
+        }
+        // SAFETY: a function of the program. It runs after the tracer's, which is registered later.
+        unsafe { libc::atexit(look) };
+        begin();
+        fire_in_threads();
+        let file = fs::File::options().read(true).write(true).create_new(true).open("database").expect("a file");
+        // SAFETY: as in a program that closes its stderr, and then opens a file.
+        unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), 2) };
+    };
+
     no_memory_to_lock_and_no_core: |begin| {
         limit(libc::RLIMIT_MEMLOCK, 0);
         limit(libc::RLIMIT_CORE, 0);

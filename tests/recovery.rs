@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 use trace_ctf::reader::Trace;
 
 #[tracepoint(record)]
@@ -188,7 +189,14 @@ fn what_a_program_recorded_that_runs_on_as_another_is_recovered() {
     while std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs") != "sleep\n" {
         std::thread::yield_now();
     }
-    let remains = Remains::open(&session(place.path(), pid)).expect("nobody uses it");
+    // The kernel closes its files, and gives up their locks, shortly after it has the new name.
+    let begun = Instant::now();
+    let remains = loop {
+        match Remains::open(&session(place.path(), pid)) {
+            Err(error) if error.is_busy() && begun.elapsed() < Duration::from_secs(60) => std::thread::yield_now(),
+            remains => break remains.expect("nobody uses it"),
+        }
+    };
     assert_complete(&remains.recover(None).expect("a trace").path, 1000);
 }
 
@@ -282,6 +290,45 @@ fn a_killed_process_that_printed_leaves_a_trace_all_the_same() {
     let trace = place.path().join("trace");
     assert_eq!(remains.recover(Some(&trace)).expect("a trace").path, trace);
     assert_complete(&trace, told);
+}
+
+const UNREAD: &str = "what_nobody_reads_of_a_program_that_prints_is_left_when_it_ends";
+
+#[test]
+fn what_nobody_reads_of_a_program_that_prints_is_left_when_it_ends() {
+    const EVENTS: u64 = 50_000;
+    if common::is_child(UNREAD) {
+        let session = Session::builder("killed").enable("recovery:counted").memory(16 << 20).print().start().expect("a session");
+        // Some are waiting to be printed when the program ends, the others have not been looked at.
+        (0..EVENTS / 2).for_each(|number| counted(number, "some text"));
+        std::thread::sleep(Duration::from_millis(300));
+        (EVENTS / 2..EVENTS).for_each(|number| counted(number, "some text"));
+        std::mem::forget(session);
+        std::process::exit(0);
+    }
+    let _alone = common::alone();
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let mut command = common::child(UNREAD);
+    command.env("XDG_RUNTIME_DIR", place.path()).current_dir(place.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process = Kill(command.spawn().expect("the child starts"));
+    let begun = Instant::now();
+    let ended = loop {
+        if let Some(ended) = process.0.try_wait().expect("it can be waited for") {
+            break ended;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it waits for a reader");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(ended.success(), "{ended}");
+    let mut printed = String::new();
+    process.0.stderr.take().expect("a pipe").read_to_string(&mut printed).expect("text");
+    let printed = printed.matches("recovery:counted").count() as u64;
+    assert!(printed > 100, "{printed}");
+    let trace = place.path().join("trace");
+    Remains::open(&session(place.path(), process.0.id())).expect("it is left").recover(Some(&trace)).expect("a trace");
+    let numbers = common::read_by_both(&trace).numbers("recovery:counted", "number");
+    assert!(numbers.len() as u64 >= EVENTS / 2 && numbers[0] >= printed, "{} from {:?}", numbers.len(), numbers.first());
+    assert!(numbers.iter().copied().eq(numbers[0]..EVENTS), "events are missing, or there twice");
 }
 
 const LOOKED_AT: &str = "who_looks_at_what_was_left_is_hurt_by_nobody_who_opens_it";

@@ -161,11 +161,15 @@ fn with<T>(act: impl FnOnce(&mut Catalogue) -> T) -> T {
     act(&mut lock(CATALOGUE.get()))
 }
 
-/// Closes all gates, and begins anew with what is loaded; for a forked child.
+/// Begins anew with what is loaded; for a forked child.
 pub(crate) fn renew() {
     CATALOGUE.renew();
     SITES.renew();
-    for site in sites().iter() {
+}
+
+/// Closes the gates of tracepoints; for a forked child. Async-signal-safe.
+pub(crate) fn close_gates(sites: &[Site]) {
+    for site in sites {
         // SAFETY: null; lists that are read stay (FO-1).
         site.gates().for_each(|(_, gate)| _ = unsafe { gate.publish(std::ptr::null_mut()) });
     }

@@ -214,7 +214,7 @@ extern "C" fn stop_all() {
     if follow::is_child() || process::get().is_none() || process::may_wait("").is_err() {
         return; // a forked child, or a probe that ended the process: the rings stay for `ringtrace recover`
     }
-    if is_asleep() {
+    if is_asleep() || follow::is_being_made() {
         return; // a followed child that recorded nothing, and made nothing that would be left
     }
     let sessions = attach::sessions();

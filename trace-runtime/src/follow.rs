@@ -11,8 +11,10 @@
 //! - FO-1: Nothing of the parent's is repaired, locked, dropped or written to in a child: it is left as it is, and made anew
 //!   ([`PerImage`]). Lists and rings that the forking thread is inside of stay readable.
 //! - FO-2: The handlers of pthread_atfork(3) are installed when the first session is made, not before. They take no lock, neither of
-//!   ours nor of the C library's or the loader's, and call no allocator, but for what a followed child does that was not forked by
-//!   a handler of a signal ([`sys::may_be_in_handler`]): glibc has made its allocator and its threads usable there, and nothing else.
+//!   ours nor of the C library's or the loader's, and call no allocator. A followed child that was not forked by a handler of a
+//!   signal ([`sys::may_be_in_handler`]) starts a thread, for which glibc has made its own allocator usable. The program's may have
+//!   been left locked: only that thread calls it, and nobody waits for it without limit. Where no thread can be started, it is called
+//!   to count what is lost.
 //! - FO-3: What is [told](tell) to forks is not changed, and lives until no fork is under way that may have seen it, rings included:
 //!   the address of no other mapping can be taken for theirs.
 //! - FO-4: The tracer's threads hold no lock that a child may need, of the standard library or the C library: not when they begin and
@@ -26,7 +28,7 @@
 //! | `in_parent` | counts it back | nothing |
 //! | `in_child`, always | puts memory of its own over the parent's rings, so that an append that a handler's fork interrupted goes nowhere, and closes their files | nothing |
 //! | `in_child`, followed, from a handler | says that it is not traced, by write(2) | nothing |
-//! | `in_child`, followed | makes sessions anew, from what was told; starts a thread | the allocator, and the caches of stacks and of thread-local storage, which glibc makes anew before |
+//! | `in_child`, followed | closes gates; starts a thread that makes sessions anew, from what was told | the caches of stacks and of thread-local storage, which glibc makes anew before; that thread, for a second at most |
 //!
 //! A followed child sleeps until its first event: its rings are files without names and without memory, and its one thread of ours waits.
 //! So one that runs another program, or ends, leaves nothing, however it does so. With the first event the thread that fires it gives
@@ -40,7 +42,7 @@
 use crate::agent;
 use crate::attach::{self, Watch};
 use crate::builder::{self, Builder};
-use crate::catalogue;
+use crate::catalogue::{self, Site};
 use crate::clock::Clock;
 use crate::consumer;
 use crate::init;
@@ -54,7 +56,9 @@ use crate::ring_buffer::Core;
 use crate::storage::{self, Inherited, Names};
 use crate::sys;
 use crate::trigger;
+use rustix::thread::futex;
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
@@ -72,6 +76,7 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Says that the state is this process's.
 pub(crate) fn own() {
+    sys::remember_stderr();
     // Relaxed: read by the same process's control plane, or after a fork.
     OWNER.store(std::process::id(), Ordering::Relaxed);
 }
@@ -85,6 +90,12 @@ pub(crate) fn is_child() -> bool {
 
 /// Makes a forked child a process of its own, without sessions; for its one thread.
 pub(crate) fn renew() {
+    leave_behind();
+    catalogue::close_gates(&catalogue::sites());
+}
+
+/// Leaves what is the parent's, but for its gates. Async-signal-safe.
+fn leave_behind() {
     // Lists that this thread may be inside of stay (FO-1).
     OUTDATED.renew();
     RINGS.renew();
@@ -129,6 +140,8 @@ struct Told {
     heirs: Vec<Builder>,
     /// Whose declarations its catalogue begins with.
     images: Vec<&'static Image>,
+    /// Whose gates it closes.
+    sites: Arc<Vec<Site>>,
     /// Those that it must not write to.
     rings: Vec<Rings>,
 }
@@ -192,6 +205,7 @@ pub(crate) fn tell() {
     let told = Box::into_raw(Box::new(Told {
         heirs: recordings.iter().filter_map(|recording| recording.heir()).collect(),
         images: catalogue::images(),
+        sites: catalogue::sites(),
         rings: lock(RINGS.get()).clone(),
     }));
     // SeqCst, with the load below: pairs with the addition and the load in `before`.
@@ -237,6 +251,7 @@ extern "C" fn in_child() {
     // Relaxed, here and below: there is no other thread.
     FORKS.store(0, Ordering::Relaxed);
     TOLD.store(ptr::null_mut(), Ordering::Relaxed);
+    MAKING.store(0, Ordering::Relaxed);
     // SAFETY: FO-3: the parent's memory had it when this thread forked, and this process never frees it.
     let Some(told) = (unsafe { SEEN.replace(ptr::null()).as_ref() }) else { return };
     for rings in &told.rings {
@@ -250,24 +265,76 @@ extern "C" fn in_child() {
         return;
     }
     if sys::may_be_in_handler() {
-        sys::write_stderr(FROM_A_HANDLER);
+        sys::write_stderr(FROM_A_HANDLER, |_| false);
         return;
     }
-    follow(told.heirs.clone());
+    sys::keep_utc_offset();
+    leave_behind();
+    catalogue::close_gates(&told.sites);
+    MAKING.store(1, Ordering::Relaxed);
+    // SAFETY: never freed in this process, and only read.
+    if unsafe { sys::spawn(make, ptr::from_ref(told).cast_mut().cast()) }.is_err() {
+        // Without threads there is no recording, but a count of what is lost.
+        follow(&told.heirs);
+    } else if !wait_until_made() {
+        sys::write_stderr(NOT_MADE, |_| false);
+    }
 }
 
 const FROM_A_HANDLER: &[u8] =
     b"ringtrace: a process was forked while a signal that has a handler was blocked, as it is in the handler: \
     it is not traced until it calls `ringtrace::init`\n";
 
+const NOT_MADE: &[u8] =
+    b"ringtrace: a forked process could not be made ready for tracing within a second, and runs on. Its events are lost \
+    until it is, which may be never: the program's allocator has a lock that another thread held when it forked\n";
+
+/// 1 while the sessions of a child are made.
+static MAKING: AtomicU32 = AtomicU32::new(0);
+
+/// Whether they are still being made: by a thread that may wait for the program's allocator for ever.
+pub(crate) fn is_being_made() -> bool {
+    // Acquire: pairs with the Release in `follow`.
+    MAKING.load(Ordering::Acquire) != 0
+}
+
+/// Returns whether the sessions are made, after a second at most.
+fn wait_until_made() -> bool {
+    let begun = Instant::now();
+    while is_being_made() {
+        let Some(rest) = Duration::from_secs(1).checked_sub(begun.elapsed()) else { return false };
+        let rest = rustix::time::Timespec { tv_sec: 0, tv_nsec: rest.subsec_nanos().into() };
+        // Woken for nothing, it looks again.
+        let _ = futex::wait(&MAKING, futex::Flags::PRIVATE, 1, Some(&rest));
+    }
+    true
+}
+
+/// The thread that makes the sessions of a child.
+extern "C" fn make(told: *mut c_void) -> *mut c_void {
+    sys::begin_thread(c"ringtrace-fork", || {
+        sys::mark_thread_untraced();
+        // SAFETY: what `in_child` gave.
+        follow(unsafe { &(*told.cast::<Told>()).heirs });
+    })
+}
+
 /// Makes the sessions of a child, which sleep until its first event.
-fn follow(heirs: Vec<Builder>) {
-    sys::keep_utc_offset();
-    renew();
+fn follow(heirs: &[Builder]) {
+    struct Made;
+    impl Drop for Made {
+        fn drop(&mut self) {
+            // Release: pairs with the load in `is_being_made`: the thread that forked sees what was made.
+            MAKING.store(0, Ordering::Release);
+            let _ = futex::wake(&MAKING, futex::Flags::PRIVATE, 1);
+        }
+    }
+    let _made = Made;
     init::take_over();
     consumer::set_asleep(true);
     let bound: Vec<String> = heirs.iter().filter(|builder| builder.bound).map(|builder| builder.name.clone()).collect();
-    for mut builder in heirs {
+    for builder in heirs {
+        let mut builder = builder.clone();
         if let Some(root) = builder.root.clone() {
             builder = builder.moved(output(&root, std::process::id()));
         }

@@ -81,6 +81,9 @@ fn start_threads() {
 }
 
 fn begin_once(is_threadless: bool) {
+    if follow::is_being_made() {
+        return;
+    }
     if follow::is_child() {
         follow::renew();
     }

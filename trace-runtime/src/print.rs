@@ -1,7 +1,9 @@
 //! The output of `RINGTRACE=print`: readable lines on stderr, from the consumer's thread.
 
+use crate::consumer;
 use crate::error::{Error, Result};
 use crate::output::{Packet, Sink, StreamId};
+use crate::report::PATIENCE;
 use crate::sys;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -107,8 +109,15 @@ impl Sink for Printer {
             self.readable.event(&event, &mut lines);
         }
         losses.for_each(|loss| warn(&self.readable, &loss, &mut lines));
-        self.written += lines.len() as u64;
-        sys::write_stderr(&lines);
+        // While the program runs, events are lost to full rings, and counted; its end waits no longer than for a message.
+        let unread = sys::write_stderr(&lines, |waited| !consumer::is_ending() || waited < PATIENCE);
+        self.written += (lines.len() - unread) as u64;
+        if unread > 0 {
+            let unread = lines[lines.len() - unread..].iter().filter(|byte| **byte == b'\n').count();
+            let nobody =
+                std::io::Error::other(format!("nobody reads it: {unread} lines, and what followed them, were not printed"));
+            return Err(Error::io("cannot print events on", "stderr", nobody));
+        }
         Ok(())
     }
 

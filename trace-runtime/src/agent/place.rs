@@ -137,8 +137,8 @@ fn listen(directory: &Path) -> io::Result<OwnFile> {
 
 /// At the end of the process: nobody is to wait for an agent that is gone.
 extern "C" fn remove() {
-    // The agent may have held the lock when this child was forked.
-    if follow::is_child() {
+    // The agent may have held the lock when this child was forked. A child that is being made has no directory.
+    if follow::is_child() || follow::is_being_made() {
         return;
     }
     let left = std::mem::replace(&mut *lock(LEFT.get()), Left::Ended);

@@ -1,14 +1,16 @@
 //! Calls of the C library about threads, the end of the process, stderr, and local time.
 #![expect(unsafe_code, reason = "calls the C library")]
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, Stat};
 use std::ffi::{CStr, c_void};
 use std::io;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use trace_registry::sync::{AtomicBool, AtomicI64, Ordering};
+use trace_registry::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Marks the calling thread: its tracepoints are never traced.
 pub(crate) fn mark_thread_untraced() {
@@ -48,37 +50,52 @@ pub(crate) fn spawn_with_signals_blocked(name: &'static CStr, body: impl FnOnce(
     extern "C" fn run(body: *mut c_void) -> *mut c_void {
         // SAFETY: what is given below, once.
         let (name, body) = *unsafe { Box::from_raw(body.cast::<(&'static CStr, Body)>()) };
-        let _ = rustix::thread::set_name(name);
-        // The hook has told of a panic; what it was may panic again when it is dropped.
-        if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
-            std::mem::forget(panic);
-        }
-        std::ptr::null_mut()
+        begin_thread(name, body)
     }
     let body: Box<(&'static CStr, Body)> = Box::new((name, Box::new(body)));
     let body = Box::into_raw(body);
+    // SAFETY: `run` takes `body`, which is its own.
+    unsafe { spawn(run, body.cast()) }.inspect_err(|_| {
+        // SAFETY: nobody has it.
+        drop(unsafe { Box::from_raw(body) });
+    })
+}
+
+/// What a thread does that [`spawn`] started.
+pub(crate) fn begin_thread(name: &CStr, body: impl FnOnce()) -> *mut c_void {
+    let _ = rustix::thread::set_name(name);
+    // The hook has told of a panic; what it was may panic again when it is dropped.
+    if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
+        std::mem::forget(panic);
+    }
+    std::ptr::null_mut()
+}
+
+/// Starts a detached thread in which every signal is blocked. Calls no allocator but the C library's.
+///
+/// # Safety
+///
+/// `run` may be called with `argument`, once, in another thread.
+pub(crate) unsafe fn spawn(run: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> io::Result<()> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: `sigfillset` and `pthread_attr_init` initialise, `pthread_sigmask` and `pthread_create` write what they are given; a new
-    // thread inherits the mask. `run` takes `body`, which is its own, or nobody does.
-    unsafe {
+    // thread inherits the mask. The rest is the caller's duty.
+    let error = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_attr_init(attributes.as_mut_ptr());
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         // As `std::thread` has it; where it is refused, the default stays, which is larger.
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        let error = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, body.cast());
+        let error = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument);
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        if error != 0 {
-            drop(Box::from_raw(body));
-            return Err(io::Error::from_raw_os_error(error));
-        }
-    }
-    Ok(())
+        error
+    };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
 /// Bytes of the stack of such a thread.
@@ -130,21 +147,69 @@ pub(crate) fn is_secure_execution() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Writes to stderr as far as that goes: nobody may read it, and that is no reason to end anything.
+/// What descriptor 2 refers to: the device and the number of its file, before the tracer wrote there.
+static STDERR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static IS_STDERR_KNOWN: AtomicBool = AtomicBool::new(false);
+
+/// Remembers what stderr is, once in a family of processes.
+pub(crate) fn remember_stderr() {
+    // Relaxed, here and below: whoever finds a part of it writes one message less.
+    if !IS_STDERR_KNOWN.load(Ordering::Relaxed) {
+        if let Ok(stat) = rustix::fs::fstat(io::stderr()) {
+            STDERR[0].store(stat.st_dev, Ordering::Relaxed);
+            STDERR[1].store(stat.st_ino, Ordering::Relaxed);
+        }
+        IS_STDERR_KNOWN.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether descriptor 2 is what it was; or something that can only be written, as logs and pipes are, and databases and connections,
+/// which get the descriptor of a program that has closed its stderr, are not.
+fn is_stderr() -> bool {
+    remember_stderr();
+    let is_same = |stat: &Stat| [stat.st_dev, stat.st_ino] == [&STDERR[0], &STDERR[1]].map(|word| word.load(Ordering::Relaxed));
+    let is_log = || rustix::fs::fcntl_getfl(io::stderr()).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::WRONLY);
+    is_open(2, is_same) || is_log()
+}
+
+/// Writes to stderr as far as that goes, and returns how many bytes nobody made room for. While nobody does, `may_wait` is asked time
+/// and again, with the time since something was written. A stderr that takes nothing for another reason is no reason to end anything.
 ///
 /// Not by way of the standard library's lock: a program that holds it when it calls exit(3) waits for the consumer's thread,
 /// and a child that is forked while that thread holds it could never write again.
-pub(crate) fn write_stderr(mut bytes: &[u8]) {
-    let stderr = io::stderr();
+///
+/// # Signal safety
+///
+/// Async-signal-safe where `may_wait` is.
+///
+/// # References
+///
+/// pipe(7): where poll(2) finds room, PIPE_BUF bytes fit, unless somebody else is faster.
+pub(crate) fn write_stderr(mut bytes: &[u8], mut may_wait: impl FnMut(Duration) -> bool) -> usize {
+    const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    if !is_stderr() {
+        return 0;
+    }
+    let (stderr, mut last, mut step) = (io::stderr(), Instant::now(), Timespec::default());
     while !bytes.is_empty() {
-        // write(2).
-        match super::without_signals(|| Ok(rustix::io::write(stderr.as_fd(), bytes)?)) {
+        if !poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&step)).is_ok_and(|ready| ready > 0) {
+            if !may_wait(last.elapsed()) {
+                return bytes.len();
+            }
+            step = STEP;
+            continue;
+        }
+        let most = &bytes[..bytes.len().min(libc::PIPE_BUF)];
+        // Whole lines, where that is possible: other threads write too.
+        let piece = most.iter().rposition(|byte| *byte == b'\n').map_or(most, |end| &most[..=end]);
+        match super::without_signals(|| Ok(rustix::io::write(stderr.as_fd(), piece)?)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Closed (EBADF, EPIPE), full and not to be waited for (EAGAIN), or a device that takes nothing.
-            Err(_) | Ok(0) => return,
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            // Closed (EBADF, EPIPE), or a device that takes nothing.
+            Err(_) | Ok(0) => return 0,
+            Ok(written) => (bytes, last) = (bytes.get(written..).unwrap_or_default(), Instant::now()),
         }
     }
+    0
 }
 
 /// Closes a descriptor of this process where what it refers to is what `is_it` says.
