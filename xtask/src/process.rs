@@ -1,5 +1,6 @@
 //! Commands that this program runs, and the count of what passed.
 
+use crate::workspace::root;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::fmt;
@@ -78,6 +79,11 @@ impl Cmd {
         self.environment.push(format!("{key}='{}'", value.as_ref().to_string_lossy()));
         self.command.env(key, value);
         self
+    }
+
+    /// Has Cargo compile the crates of this workspace with `--cfg` and a name for which there is a compiler in `xtask/rustc`.
+    pub(crate) fn cfg(self, name: &str) -> Cmd {
+        self.env("RUSTC_WORKSPACE_WRAPPER", root().join("xtask/rustc").join(name))
     }
 
     pub(crate) fn env_remove(mut self, key: &str) -> Cmd {

@@ -24,7 +24,7 @@ pub(crate) const PACKAGES: [&str; 6] = ["--package", "stress", "--package", "cra
 pub(crate) fn build(program: &str, with_mutations: bool) -> Result<PathBuf> {
     let (host, target) = (host()?, Metadata::of_workspace()?.target(""));
     let cargo = Cmd::cargo().args(["build", "--quiet", "--release", "--target", &host]).args(PACKAGES).dir(root());
-    let cargo = cargo.env("RUSTFLAGS", if with_mutations { "--cfg ringtrace_mutate" } else { "" });
+    let cargo = if with_mutations { cargo.cfg("ringtrace_mutate") } else { cargo };
     ensure!(cargo.passes()?, "{program} does not build");
     let directory = target.join(host).join("release");
     let built = directory.join(program);

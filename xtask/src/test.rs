@@ -1,7 +1,7 @@
 //! `cargo xtask test`.
 
 use crate::process::{Cmd, Tally};
-use crate::workspace::{Metadata, host, root};
+use crate::workspace::{Metadata, root};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -16,27 +16,15 @@ pub(crate) fn run() -> Result<Tally> {
     tally += cargo(["test", "--workspace", "--exclude", "ui-tests", "--no-fail-fast"]).tests()?;
     tally += examples(&metadata)?;
 
-    // Without assembly: what other systems run.
-    let host = host()?;
     // With what the tests of the facade need, so that nothing is built twice.
-    let portable = ["--features", "trace-runtime/tokio", "--target", &host];
-    tally += cargo(["test", "--package", "trace-registry", "--package", "trace-runtime", "--lib", "--tests", "--no-fail-fast"])
-        .args(portable)
-        .env("RUSTFLAGS", "--cfg ringtrace_portable")
-        .env("CARGO_TARGET_DIR", metadata.target("portable"))
-        .tests()?;
-    tally += cargo(["test", "--package", "ringtrace", "--test", "first_hit"])
-        .args(portable)
-        .env("RUSTFLAGS", "--cfg ringtrace_portable")
-        .env("CARGO_TARGET_DIR", metadata.target("portable"))
-        .tests()?;
+    let libraries = ["test", "--package", "trace-registry", "--package", "trace-runtime", "--features", "trace-runtime/tokio"];
+    let tests = ["--lib", "--tests", "--no-fail-fast"];
+    // Without assembly: what other systems run.
+    tally += cargo(libraries).args(tests).cfg("ringtrace_portable").tests()?;
+    tally += cargo(libraries).args(["--package", "ringtrace", "--test", "first_hit"]).cfg("ringtrace_portable").tests()?;
 
     // Without the C library's rseq areas: what old C libraries have.
-    tally += cargo(["test", "--package", "trace-registry", "--package", "trace-runtime", "--lib", "--tests", "--no-fail-fast"])
-        // As the tests of the whole workspace have it, so that nothing is built again.
-        .args(["--features", "trace-runtime/tokio"])
-        .env("GLIBC_TUNABLES", "glibc.pthread.rseq=0")
-        .tests()?;
+    tally += cargo(libraries).args(tests).env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").tests()?;
 
     tally += memory_checks()?;
     tally += debugger(&metadata)?;
