@@ -4,6 +4,9 @@
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unused_crate_dependencies, reason = "the crates that are tested are built apart")]
 
+#[path = "common/versions.rs"]
+mod versions;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -180,17 +183,7 @@ fn is_refused_there(code: &[u8], place: usize) -> bool {
 #[test]
 fn two_versions_in_one_program() {
     let dir = scratch("versions");
-    let (newer, both) = (dir.join("newer-ringtrace"), dir.join("both"));
-    for copy in [&newer, &both] {
-        let _ = fs::remove_dir_all(copy);
-    }
-    copy(root(), &newer, &|text| text.replace("0_1_0", "0_2_0").replace(r#"version = "0.1.0""#, r#"version = "0.2.0""#));
-    let place = |path: &Path| path.to_str().expect("a path in UTF-8").to_string();
-    let (older_path, newer_path) = (place(root()), place(&newer));
-    let fill = |text: String| text.replace("@OLDER@", &older_path).replace("@NEWER@", &newer_path);
-    copy(&root().join("tests/link-matrix/versions"), &both, &fill);
-    lock(&both);
-
+    let both = versions::workspace(root(), &dir);
     let target = common::nested_target();
     let profiles: &[Profile] = if is_full() { &[DEBUG, RELEASE] } else { &[DEBUG] };
     for (profile, directory) in profiles {
@@ -272,20 +265,4 @@ fn of<'a>(printed: &'a str, whose: &str) -> Vec<&'a str> {
         printed.lines().filter_map(|l| l.split_once(": ")).filter(|(w, _)| *w == whose).map(|(_, l)| l).collect();
     lines.sort_unstable();
     lines
-}
-
-/// Copies a directory without what is built or hidden, and puts each text through `change`.
-fn copy(from: &Path, to: &Path, change: &dyn Fn(String) -> String) {
-    fs::create_dir_all(to).expect("a directory");
-    for entry in fs::read_dir(from).expect("a directory").flatten() {
-        let name = entry.file_name();
-        let (source, target) = (entry.path(), to.join(&name));
-        if source.is_dir() {
-            if name != "target" && !name.to_string_lossy().starts_with('.') {
-                copy(&source, &target, change);
-            }
-        } else if let Ok(text) = fs::read_to_string(&source) {
-            fs::write(target, change(text)).expect("a file");
-        }
-    }
 }

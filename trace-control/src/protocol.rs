@@ -92,6 +92,8 @@ pub enum Request {
     Untrigger(Untrigger),
     /// Wait for firings that a trigger notifies of. → [`Firings`].
     Firings(After),
+    /// Which rules name something here? → [`Named`].
+    Named(RuleText),
     /// Which probe modules are loaded? → [`Modules`].
     Modules,
     /// Load a probe module. → [`Module`].
@@ -106,7 +108,7 @@ pub enum Request {
 
 impl Request {
     /// The names of all requests.
-    pub const NAMES: [&str; 23] = [
+    pub const NAMES: [&str; 24] = [
         "hello",
         "prove",
         "list",
@@ -125,6 +127,7 @@ impl Request {
         "trigger",
         "untrigger",
         "firings",
+        "named",
         "modules",
         "load-module",
         "unload-module",
@@ -262,8 +265,10 @@ pub enum RefusalKind {
     TooLong,
     /// Too many connections.
     TooMany,
-    /// A rule is wrong, or names nothing.
+    /// A rule is wrong.
     Rule,
+    /// An exact name is that of nothing in the process.
+    UnknownName,
     /// No session has the name.
     NoSession,
     /// Another session has the name.
@@ -675,6 +680,30 @@ pub struct Rules {
     pub rules: String,
 }
 
+/// Rules, for no session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleText {
+    /// Separated by `;`.
+    pub rules: String,
+}
+
+/// Which rules name something that a process has. Of one that is wrong, that is not asked: it is refused where it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Each rule by itself.
+    pub rules: Vec<NamedRule>,
+}
+
+/// A rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedRule {
+    /// As it was written.
+    pub rule: String,
+    /// Whether it names something.
+    pub names: bool,
+}
+
 /// A session's name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -883,6 +912,10 @@ mod tests {
             Request::Why(Why { event: "b".into(), ms: 100 }),
             Request::Doctor,
             Request::Snapshot(Snapshot { session: session(), reason: "slow".into(), last_ms: Some(10), keep: None }),
+            Request::Trigger(Triggers { session: session(), triggers: "when b then stop".into() }),
+            Request::Untrigger(Untrigger { session: session(), name: "t".into() }),
+            Request::Firings(After { after: None, ms: 0 }),
+            Request::Named(RuleText { rules: "a:b; c".into() }),
         ];
         for (request, name) in requests.into_iter().zip(Request::NAMES) {
             let line = request.to_line(7);

@@ -428,7 +428,9 @@ pub(crate) fn key_registered(key: &str) {
 /// [`Error::is_rule`] if an exact name is no probe's, or is the end of more than one name. A pattern without a match is a
 /// warning: it may match probes of modules that are loaded later. So is a level that none of its probes has.
 pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()> {
-    look_up(rule, warnings)?;
+    if !look_up(rule, warnings)? {
+        warnings.push(format!("`{}` matches no probe", rule.glob));
+    }
     let named = || probes().filter(|p| rule.glob.names(&p.name));
     if rule.excludes || named().any(|p| rule.matches(p.probe, &p.name)) || state::is_taken(rule) {
         return Ok(());
@@ -440,25 +442,30 @@ pub(crate) fn resolve(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()>
     Ok(())
 }
 
-fn look_up(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<()> {
+/// Whether a rule names something that is here now. A rule that is wrong does, too: it is refused where it is used.
+pub(crate) fn names_something(rule: &str) -> bool {
+    let Ok(mut rules) = Rule::parse_all(rule, false) else { return true };
+    rules.iter_mut().all(|rule| look_up(rule, &mut Vec::new()).unwrap_or_else(|error| !error.names_nothing()))
+}
+
+/// Finds what a rule names. Returns whether it names something: an exact name that does not is an error.
+fn look_up(rule: &mut Rule, warnings: &mut Vec<String>) -> Result<bool> {
     match registry::find(&rule.glob, probes(), |p| p.name.clone()) {
         Match::Some(found) => {
             if rule.glob.is_exact() {
                 // A suffix becomes the whole name.
                 rule.glob = Glob::new(&found[0].name);
             }
-            Ok(())
+            Ok(true)
         }
         Match::NoneByGlob => {
             let unprobed = unprobed(rule);
-            if unprobed.is_empty() && !waits_for_a_hit(rule, warnings) && !state::is_taken(rule) {
-                warnings.push(format!("`{}` matches no probe", rule.glob));
-            }
+            let names = !unprobed.is_empty() || waits_for_a_hit(rule, warnings) || state::is_taken(rule);
             warnings.extend(unprobed);
-            Ok(())
+            Ok(names)
         }
         Match::NoneByName { .. } if names_a_function(rule) || names_a_dump(rule, warnings) || waits_for_a_hit(rule, warnings) => {
-            Ok(())
+            Ok(true)
         }
         Match::NoneByName { near } => {
             let name = rule.glob.as_str().to_owned();

@@ -170,6 +170,11 @@ impl Error {
         matches!(*self.0, Kind::Rule(_) | Kind::UnknownName { .. } | Kind::Ambiguous { .. })
     }
 
+    /// Whether an exact name is that of nothing here, not even of a tracepoint without a probe.
+    pub(crate) fn names_nothing(&self) -> bool {
+        matches!(*self.0, Kind::UnknownName { unprobed: None, .. } | Kind::NoTrigger { .. } | Kind::NoModule { .. })
+    }
+
     /// Whether a probe did not return while a session was stopped.
     pub(crate) fn is_stuck(&self) -> bool {
         matches!(*self.0, Kind::Stuck(..))

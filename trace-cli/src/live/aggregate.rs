@@ -131,15 +131,11 @@ fn follow(
     common: &Common,
     show: impl Fn(&At, Option<&At>, &mut dyn Write) -> io::Result<()>,
 ) -> Result<Outcome, Failure> {
-    let mut processes = target.chosen()?;
-    let [process] = &mut processes[..] else {
-        return Err(Failure::NoProcess("several processes are meant: choose one by -p".to_owned()));
-    };
     wanted.keys = options.keys;
     wanted.sensitive = options.sensitive;
     let interrupted = interruption(ENDING).map_err(Failure::Output)?;
-    let (name, pid) = (process.name(), process.is.pid);
-    let begun: Aggregating = process.demand(&Request::Aggregate(wanted))?;
+    let (mut process, begun): (_, Aggregating) = target.ask(&Request::Aggregate(wanted))?;
+    let (name, pid, copy) = (process.name(), process.is.pid, process.copy.clone());
     let begin = Instant::now();
     failure::warnings(&begun.warnings);
     let is_terminal = io::stdout().is_terminal();
@@ -159,6 +155,9 @@ fn follow(
         } else {
             let mut object = serde_json::to_value(&now.figures).unwrap_or_default();
             object["pid"] = pid.into();
+            if let Some(copy) = &copy {
+                object["copy"] = copy.as_str().into();
+            }
             object["ns"] = json!(u64::try_from(now.time.as_nanos()).unwrap_or(u64::MAX));
             writeln!(text, "{object}")?;
         }

@@ -9,7 +9,7 @@ use trace_control::protocol::{Changed, RefusalKind, Request, Rules, SessionPlan,
 use super::process::Process;
 use super::session::{DEFAULT, new_trace};
 use super::status::probes;
-use super::target::Target;
+use super::target::{self, Purpose, Target};
 use super::text;
 use crate::Outcome;
 use crate::common::Common;
@@ -48,8 +48,8 @@ struct Change {
 
 pub(crate) fn enable(arguments: &Enable, common: &Common) -> Result<Outcome, Failure> {
     let change = &arguments.change;
-    change.target.each(|process| {
-        let done = process.ask(&Request::Enable(change.rules()));
+    change.each(|process| {
+        let done = process.ask(&Request::Enable(change.rules(process)));
         match done {
             Err(Error::Refused(refusal)) if refusal.kind == RefusalKind::NoSession && change.session == DEFAULT => {
                 begin(process, change, common)
@@ -62,15 +62,19 @@ pub(crate) fn enable(arguments: &Enable, common: &Common) -> Result<Outcome, Fai
 
 pub(crate) fn disable(arguments: &Disable, common: &Common) -> Result<Outcome, Failure> {
     let change = &arguments.change;
-    change.target.each(|process| {
-        let done = process.demand(&Request::Disable(change.rules()))?;
+    change.each(|process| {
+        let done = process.demand(&Request::Disable(change.rules(process)))?;
         report(process, &done, "disabled", common)
     })
 }
 
 impl Change {
-    fn rules(&self) -> Rules {
-        Rules { session: self.session.clone(), rules: self.rules.join("; ") }
+    fn each(&self, work: impl FnMut(&mut Process) -> Result<(), Failure>) -> Result<Outcome, Failure> {
+        target::each(&mut target::share(self.target.chosen()?, &self.rules.join("; "), Purpose::Change), work)
+    }
+
+    fn rules(&self, process: &Process) -> Rules {
+        Rules { session: self.session.clone(), rules: process.rules(&self.rules.join("; ")).to_owned() }
     }
 }
 
@@ -79,7 +83,7 @@ fn begin(process: &mut Process, change: &Change, common: &Common) -> Result<(), 
     let output = new_trace(&process.file_name())?;
     let plan = SessionPlan {
         session: DEFAULT.to_owned(),
-        rules: vec![change.rules.join("; ")],
+        rules: vec![change.rules(process).rules],
         output: Some(output),
         ..SessionPlan::default()
     };
@@ -101,7 +105,7 @@ fn begin(process: &mut Process, change: &Change, common: &Common) -> Result<(), 
 fn report(process: &Process, done: &Changed, what: &str, common: &Common) -> Result<(), Failure> {
     let mut out = text::out(common.json);
     if common.json {
-        writeln!(out, "{}", json!({ "pid": process.is.pid, what: done }))?;
+        writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, what: done })))?;
     } else {
         let waits = if done.recording { "" } else { "; the session is stopped: `ringtrace session start` starts it" };
         let changed = probes(done.probes, done.state_dumps, what);

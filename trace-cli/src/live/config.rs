@@ -11,7 +11,7 @@ use trace_control::protocol::{Request, SessionName, SessionPlan, SessionState, S
 use super::process::Process;
 use super::session::{DEFAULT, absolute, new_trace};
 use super::status::probes;
-use super::target::Target;
+use super::target::{self, Purpose, Target};
 use super::text;
 use crate::Outcome;
 use crate::common::Common;
@@ -133,18 +133,20 @@ impl Session {
         }
     }
 
-    fn plan(&self, program: &str) -> Result<SessionPlan, Failure> {
+    /// `share`: the rules that concern the process, if that is not all of them.
+    fn plan(&self, process: &Process, share: Option<&str>) -> Result<SessionPlan, Failure> {
         let size = |size: &Option<Size>| {
             let wrong = |problem: String| Failure::Wrong(format!("session {}: {problem}", self.name));
             size.as_ref().map(Size::bytes).transpose().map_err(wrong)
         };
         let output = match absolute(&self.output)? {
             Some(path) => path,
-            None => new_trace(if self.name == DEFAULT { program } else { &self.name })?,
+            None if self.name == DEFAULT => new_trace(&process.file_name())?,
+            None => new_trace(&self.name)?,
         };
         Ok(SessionPlan {
             session: self.name.clone(),
-            rules: self.rules.clone(),
+            rules: share.map_or_else(|| self.rules.clone(), |share| vec![share.to_owned()]),
             triggers: self.triggers.clone(),
             overwrite: self.overwrite,
             memory: size(&self.memory)?,
@@ -178,10 +180,7 @@ fn is_standard(file: &Path) -> bool {
 }
 
 fn save(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failure> {
-    let mut processes = target.chosen()?;
-    let [process] = &mut processes[..] else {
-        return Err(Failure::NoProcess("several processes are meant: save those of one, chosen by -p".to_owned()));
-    };
+    let mut process = target.only()?;
     let status: Status = process.demand(&Request::Status)?;
     let of = |state: SessionState| Session::of(state.plan);
     let configuration = Configuration { session: status.sessions.into_iter().filter(|s| !s.bound).map(of).collect() };
@@ -198,7 +197,7 @@ fn save(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
     fs::write(file, text).map_err(|error| Failure::file(file, error))?;
     let sessions = configuration.session.len();
     if common.json {
-        writeln!(out, "{}", json!({ "pid": process.is.pid, "saved": sessions, "file": file }))?;
+        writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, "saved": sessions, "file": file })))?;
     } else {
         let noun = if sessions == 1 { "session" } else { "sessions" };
         writeln!(out, "{}: {sessions} {noun} saved in {}", process.name(), file.display())?;
@@ -215,8 +214,17 @@ fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
     if configuration.session.is_empty() {
         return Err(Failure::Wrong(format!("{}: no [[session]] in it", file.display())));
     }
-    target.each(|process| {
-        let plans = configuration.session.iter().map(|session| session.plan(&process.is.program));
+    let mut processes = target.chosen()?;
+    let share = |session: &Session| target::shares(&mut processes, &session.rules.join("; "), Purpose::Create);
+    let shares: Vec<_> = configuration.session.iter().map(share).collect();
+    let mut numbers = 0..;
+    target::each(&mut processes, |process| {
+        let number = numbers.next().unwrap_or_default();
+        let plan = |(session, shares): (&Session, &Vec<Option<String>>)| {
+            let share = shares[number].as_deref();
+            (share != Some("")).then(|| session.plan(process, share))
+        };
+        let plans = configuration.session.iter().zip(&shares).filter_map(plan);
         let mut made: Vec<SessionState> = Vec::new();
         // All or none: what can be refused here is, before anything is begun.
         for plan in plans.collect::<Result<Vec<_>, _>>()? {
@@ -231,7 +239,7 @@ fn load(file: &Path, target: &Target, common: &Common) -> Result<Outcome, Failur
         let mut out = text::out(common.json);
         for state in made {
             if common.json {
-                writeln!(out, "{}", json!({ "pid": process.is.pid, "created": state }))?;
+                writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, "created": state })))?;
             } else {
                 let matched = probes(state.probes, state.state_dumps, "matched");
                 writeln!(out, "{}: session {} created, {matched}, in {}", process.name(), state.name, place(&state))?;

@@ -11,7 +11,7 @@ use trace_control::protocol::{self, Diagnosis, Finding, Request, SessionState, S
 use trace_registry::units;
 
 use super::process::Process;
-use super::target::Target;
+use super::target::{self, Target};
 use super::text;
 use super::written::{Unread, Written};
 use crate::Outcome;
@@ -114,7 +114,7 @@ pub(crate) fn doctor(arguments: &Doctor, common: &Common) -> Result<Outcome, Fai
         let found = &mut diagnosis.findings;
         // A plugin with a run time of its own, or another version of ringtrace.
         if own.iter().filter(|i| i.connect().is_ok()).count() > 1 {
-            let says = "it has more than one copy of ringtrace; each lists its own tracepoints".to_owned();
+            let says = "it has more than one copy of ringtrace; each has tracepoints, sessions and traces of its own".to_owned();
             let remedy = "cargo tree --duplicates; shared objects have copies of their own".to_owned();
             found.push(finding("process", Verdict::Note, says, remedy));
         }
@@ -138,13 +138,25 @@ fn examine(
     common: &Common,
     more: impl Fn(&mut Process, &mut Diagnosis) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
-    let mut is_well = true;
-    let outcome = target.each(|process| {
+    let mut processes = target.chosen()?;
+    let mut all = Vec::new();
+    let outcome = target::each(&mut processes, |process| {
         let mut found: Diagnosis = process.demand(request)?;
         more(process, &mut found)?;
-        is_well &= found.findings.iter().all(|f| f.verdict != Verdict::Bad);
-        show(process, &found, common)
+        all.push((process.image.name, found));
+        Ok(())
     })?;
+    let of = |process: &Process| all.iter().find(|(name, _)| *name == process.image.name).map(|(_, found)| found);
+    let is_known_beside = |process: &Process| {
+        processes.iter().any(|other| other.is_beside(process) && of(other).is_some_and(|found| !found.events.is_empty()))
+    };
+    let mut is_well = true;
+    for process in &processes {
+        // Where another copy of ringtrace in the process has the event, this one has nothing to say of it.
+        let Some(found) = of(process).filter(|found| !found.events.is_empty() || !is_known_beside(process)) else { continue };
+        is_well &= found.findings.iter().all(|f| f.verdict != Verdict::Bad);
+        show(process, found, common)?;
+    }
     Ok(if outcome == Outcome::Complete && !is_well { Outcome::Unwell } else { outcome })
 }
 
@@ -152,7 +164,7 @@ fn show(process: &Process, found: &Diagnosis, common: &Common) -> Result<(), Fai
     let mut out = text::out(common.json);
     if common.json {
         for finding in &found.findings {
-            writeln!(out, "{}", json!({ "pid": process.is.pid, "finding": finding }))?;
+            writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, "finding": finding })))?;
         }
         return Ok(());
     }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use trace_control::place::ImageName;
+use trace_control::place::{Image, ImageName};
 use trace_control::protocol::{Request, SessionName, SessionState, Status};
 use trace_runtime::recovery::Remains;
 
@@ -32,13 +32,19 @@ pub(super) struct Family {
 
 impl Family {
     pub(super) fn of(target: Target, rings: Option<PathBuf>, recorded: &[Recorded], is_external: bool) -> Family {
+        // Also copies of ringtrace in the same processes that no rule concerns.
+        let is_one = |image: &Image| {
+            let key = |name: ImageName| (name.pid, name.start_time);
+            recorded.iter().any(|r| key(r.process.image.name) == key(image.name))
+        };
+        let seen = target.images().unwrap_or_default().iter().filter(|image| is_one(image)).map(|image| image.name).collect();
         Family {
             target,
             rings,
+            seen,
+            is_external,
             session: recorded.first().map(|r| r.state.name.clone()).unwrap_or_default(),
             roots: recorded.iter().map(|r| r.output.clone()).collect(),
-            seen: recorded.iter().map(|r| r.process.image.name).collect(),
-            is_external,
         }
     }
 

@@ -41,11 +41,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let mut processes = arguments.target.chosen()?;
     let several = processes.len() > 1;
     let mut out = text::Out::new(io::BufWriter::new(io::stdout().lock()), common.json);
+    let (mut is_any, mut unmatched) = (false, None);
     for process in &mut processes {
         let mut listing: Listing = process.demand(&Request::List)?;
         if let Some(pattern) = &arguments.pattern {
-            listing = matching(pattern, listing)?;
+            listing = match matching(pattern, listing) {
+                // Another copy of ringtrace in the process may have it.
+                Err(failure) if process.copy.is_some() => {
+                    unmatched = Some(failure);
+                    continue;
+                }
+                found => found?,
+            };
         }
+        is_any = true;
         if arguments.on {
             listing.tracepoints.retain(|t| t.probes.iter().any(|p| !p.sessions.is_empty()));
             listing.state_dumps.retain(|dump| !dump.sessions.is_empty());
@@ -64,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
         for tracepoint in &listing.tracepoints {
             if common.json {
-                let mut line = json!({ "pid": process.is.pid, "tracepoint": tracepoint });
+                let mut line = process.line(json!({ "pid": process.is.pid, "tracepoint": tracepoint }));
                 if let Some(hits) = &hits {
                     let of = |p: &Probe| hits.get(&p.name).cloned();
                     line["hits"] = json!(tracepoint.probes.iter().filter_map(of).collect::<Vec<Hit>>());
@@ -76,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
         for dump in &listing.state_dumps {
             if common.json {
-                writeln!(out, "{}", json!({ "pid": process.is.pid, "state_dump": dump }))?;
+                writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, "state_dump": dump })))?;
             } else {
                 show_dump(&mut out, dump)?;
             }
@@ -86,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         }
     }
     out.flush()?;
-    Ok(Outcome::Complete)
+    unmatched.filter(|_| !is_any).map_or(Ok(Outcome::Complete), Err)
 }
 
 /// Those that a pattern stands for, by the tracepoint's name, a probe's, or a state dump's.

@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 fn show(process: &Process, done: &str, module: &Module, common: &Common) -> Result<(), Failure> {
     let mut out = text::out(common.json);
     if common.json {
-        writeln!(out, "{}", json!({ "process": process.is.pid, "module": module }))?;
+        writeln!(out, "{}", process.line(json!({ "process": process.is.pid, "module": module })))?;
     } else {
         let done = if done.is_empty() { String::new() } else { format!("{done} ") };
         let Module { name, version, path, probes } = module;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use trace_control::place::Image;
 use trace_control::protocol::{self, LONGEST_ANSWER, LONGEST_GREETING, Request, SessionState};
 use trace_control::{Client, Error};
@@ -17,6 +18,10 @@ use crate::failure::Failure;
 pub(super) struct Process {
     pub(super) image: Image,
     pub(super) is: protocol::Process,
+    /// Where the process has several copies of ringtrace, each with an agent: which one this is, by its version.
+    pub(super) copy: Option<String>,
+    /// The rules that concern this copy.
+    pub(super) share: Option<String>,
     client: Client,
 }
 
@@ -34,7 +39,7 @@ impl Process {
         let is = client.ask(&Request::Hello)?;
         client.set_patience(PATIENCE);
         client.set_longest_answer(LONGEST_ANSWER);
-        Ok(Process { image, is, client })
+        Ok(Process { image, is, copy: None, share: None, client })
     }
 
     pub(super) fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Error> {
@@ -58,14 +63,47 @@ impl Process {
         Failure::Process { name: self.name(), error }
     }
 
-    /// For people: program and number.
+    /// Adds to a line of JSON about it which copy of ringtrace it is, where its process has several.
+    pub(super) fn line(&self, mut line: Value) -> Value {
+        if let Some(copy) = &self.copy {
+            line["copy"] = copy.as_str().into();
+        }
+        line
+    }
+
+    /// For people: program and number, and which copy of ringtrace in it.
     pub(super) fn name(&self) -> String {
-        one_line(&format!("{} ({})", self.is.program, self.is.pid))
+        match &self.copy {
+            Some(copy) => one_line(&format!("{} ({}, ringtrace {copy})", self.is.program, self.is.pid)),
+            None => one_line(&format!("{} ({})", self.is.program, self.is.pid)),
+        }
     }
 
     /// Its program as a part of a file's name, whatever it calls that.
     pub(super) fn file_name(&self) -> String {
         self.is.program.trim_start_matches('.').replace(|c: char| c == '/' || c.is_control(), "_")
+    }
+
+    /// Whether another one is a copy of ringtrace in the same process.
+    pub(super) fn is_beside(&self, other: &Process) -> bool {
+        let (own, its) = (&self.is, &other.is);
+        let is_one_process = (own.pid, own.start_time, &own.program) == (its.pid, its.start_time, &its.program);
+        is_one_process && self.image.name != other.image.name
+    }
+
+    /// The version of ringtrace in it, and what else tells it from another copy.
+    pub(super) fn version(&self) -> &str {
+        self.copy.as_ref().unwrap_or(&self.is.ringtrace)
+    }
+
+    /// What `-p` takes for this copy alone.
+    pub(super) fn chosen_by(&self) -> String {
+        one_line(&format!("{}@{}", self.is.pid, self.version()))
+    }
+
+    /// Of some rules, those that concern it.
+    pub(super) fn rules<'r>(&'r self, rules: &'r str) -> &'r str {
+        self.share.as_deref().unwrap_or(rules)
     }
 
     /// The directory of a session, with rings and journal: as the process sees it or, through a mount, where the process was

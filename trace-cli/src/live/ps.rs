@@ -15,6 +15,9 @@ use crate::failure::{self, Failure};
 
 /// Lists the processes that can be traced, their sessions and the memory of those.
 ///
+/// A process with several copies of ringtrace, such as two versions that its dependencies use, has a line for each: each has
+/// tracepoints, rings and traces of its own.
+///
 /// Those are this user's. Where it may look into the directories of other users, as root may, it says which of them have processes, and
 /// connects to none: every verb takes such a directory by --dir.
 #[derive(Debug, clap::Args)]
@@ -41,25 +44,35 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
     let mut out = text::out(common.json);
     if common.json {
         for process in &processes {
-            writeln!(out, "{}", json!({ "process": process.is, "directory": process.image.path }))?;
+            writeln!(out, "{}", process.line(json!({ "process": process.is, "directory": process.image.path })))?;
         }
     } else {
         let row = |p: &Process| {
             vec![
                 p.is.pid.to_string(),
                 p.is.program.clone(),
+                p.version().to_owned(),
                 p.is.tracepoints.to_string(),
                 Bytes(p.is.memory).to_string(),
                 if p.is.sessions.is_empty() { "-".to_owned() } else { p.is.sessions.join(", ") },
                 p.is.command.join(" "),
             ]
         };
-        let headings = [">PID", "PROGRAM", ">TRACEPOINTS", ">MEMORY", "SESSIONS", "COMMAND"];
+        let headings = [">PID", "PROGRAM", "RINGTRACE", ">TRACEPOINTS", ">MEMORY", "SESSIONS", "COMMAND"];
         if !processes.is_empty() {
             write!(out, "{}", table(&headings, processes.iter().map(row).collect()))?;
         }
     }
     out.flush()?;
+    for (place, process) in processes.iter().enumerate() {
+        let is_first = !processes[..place].iter().any(|other| other.is_beside(process));
+        if process.copy.is_some() && is_first && !common.json {
+            let (pid, one) = (process.is.pid, process.chosen_by());
+            failure::note(format_args!(
+                "process {pid} has several copies of ringtrace: -p {pid} means all of them, -p {one} only that one"
+            ));
+        }
+    }
     for (image, error) in silent {
         if !Process::is_absent(&image, &error) {
             failure::note(format_args!("process {}: {error}", image.name.pid));

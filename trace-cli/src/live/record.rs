@@ -21,7 +21,7 @@ use super::family::Family;
 use super::process::Process;
 use super::session::Options;
 use super::status::{Count, saved};
-use super::target::Target;
+use super::target::{self, Purpose, Target};
 use super::text::{self, Bytes, Rate, age};
 use super::written::Written;
 use crate::Outcome;
@@ -102,12 +102,24 @@ enum End {
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
     let interrupted = interruption(ENDING).map_err(Failure::Output)?;
-    let processes = arguments.target.chosen()?;
+    let processes = target::share(arguments.target.chosen()?, &arguments.rules.join("; "), Purpose::Create);
     let outputs = arguments.options.outputs(arguments.session.as_deref().unwrap_or_default(), &processes)?;
-    let mut recorded = Vec::new();
+    let (mut recorded, mut failed) = (Vec::new(), Vec::new());
     for (process, output) in processes.into_iter().zip(outputs) {
-        // If this fails, what was begun ends with this command.
-        recorded.push(begin(arguments, process, output)?);
+        let pid = process.is.pid;
+        if failed.last().is_some_and(|(of, _)| *of != pid) {
+            break;
+        }
+        match begin(arguments, process, output) {
+            Ok(begun) => recorded.push(begun),
+            // Each copy of ringtrace in the process says why, since only one of them may have what is meant.
+            Err(failure) => failed.push((pid, failure)),
+        }
+    }
+    if let Some((_, last)) = failed.pop() {
+        failed.iter().for_each(|(_, failure)| failure::error(format_args!("{failure}")));
+        // What was begun ends with this command.
+        return Err(last);
     }
     let own = Target::clone(&arguments.target);
     let rings = super::session::absolute(&arguments.options.rings)?;
@@ -166,7 +178,7 @@ pub(super) fn interruption(ending: &'static str) -> io::Result<Arc<AtomicBool>> 
 fn begin(arguments: &Arguments, mut process: Process, output: PathBuf) -> Result<Recorded, Failure> {
     let own = format!("record-{}", std::process::id());
     let name = arguments.session.clone().unwrap_or(own);
-    let rules = arguments.rules.join("; ");
+    let rules = process.rules(&arguments.rules.join("; ")).to_owned();
     let plan = SessionPlan {
         output: Some(output.clone()),
         bound: true,
@@ -335,7 +347,11 @@ fn tell(recorded: Vec<Recorded>, mut outcome: Outcome, common: &Common) -> Resul
         };
         if common.json {
             let ended = one.end == Some(End::Process);
-            writeln!(out, "{}", json!({ "pid": one.process.is.pid, "ended": ended, "left": left, "recorded": one.state }))?;
+            writeln!(
+                out,
+                "{}",
+                one.process.line(json!({ "pid": one.process.is.pid, "ended": ended, "left": left, "recorded": one.state }))
+            )?;
         } else {
             let saved = saved(&one.state);
             writeln!(out, "{}: {} in {}{saved}{note}", one.process.name(), Count(&one.state), one.output.display())?;

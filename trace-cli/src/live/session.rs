@@ -12,7 +12,7 @@ use trace_registry::units;
 
 use super::process::Process;
 use super::status;
-use super::target::Target;
+use super::target::{self, Purpose, Target};
 use super::text;
 use crate::Outcome;
 use crate::common::{Common, format_parser};
@@ -64,7 +64,8 @@ struct Create {
 /// Options of a recording.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Options {
-    /// Directory of the trace. Without it, NAME-TIME.ringtrace here. With several processes, each has a directory in it.
+    /// Directory of the trace. Without it, NAME-TIME.ringtrace here. With several processes, or several copies of ringtrace
+    /// in one, each has a directory in it.
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
 
@@ -197,10 +198,16 @@ impl Options {
             (None, [_]) => Ok(vec![new_trace(name)?]),
             (output, _) => {
                 let parent = output.map_or_else(|| new_trace(if name.is_empty() { "record" } else { name }), Ok)?;
-                Ok(processes.iter().map(|p| parent.join(format!("{}-{}", p.file_name(), p.is.pid))).collect())
+                Ok(processes.iter().map(|p| parent.join(directory(p))).collect())
             }
         }
     }
+}
+
+/// What the trace of one of several is called.
+fn directory(process: &Process) -> String {
+    let copy = process.copy.as_ref().map_or_else(String::new, |copy| format!("-{copy}"));
+    format!("{}-{}{copy}", process.file_name(), process.is.pid)
 }
 
 /// `NAME-TIME.ringtrace` here, with a number where that exists.
@@ -236,9 +243,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 
 fn create_in_all(create: &Create, common: &Common) -> Result<Outcome, Failure> {
     let mut plan = create.options.plan(&create.name, &create.rules)?;
-    let mut outputs = create.options.outputs(&create.name, &create.target.chosen()?)?.into_iter();
-    create.target.each(|process| {
+    let mut processes = target::share(create.target.chosen()?, &create.rules.join("; "), Purpose::Create);
+    let mut outputs = create.options.outputs(&create.name, &processes)?.into_iter();
+    target::each(&mut processes, |process| {
         plan.output = outputs.next();
+        if let Some(share) = &process.share {
+            plan.rules = vec![share.clone()];
+        }
         let state: SessionState = process.demand(&Request::Create(Box::new(plan.clone())))?;
         report(process, &state, "created", common)
     })
@@ -254,7 +265,7 @@ fn each(named: &Named, done: &str, common: &Common, request: fn(SessionName) -> 
 fn report(process: &Process, state: &SessionState, done: &str, common: &Common) -> Result<(), Failure> {
     let mut out = text::out(common.json);
     if common.json {
-        writeln!(out, "{}", json!({ "pid": process.is.pid, done: state }))?;
+        writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, done: state })))?;
         return Ok(());
     }
     write!(out, "{}: session {} {done}", process.name(), state.name)?;

@@ -73,7 +73,7 @@ fn flight_recorders(process: &mut Process) -> Result<Vec<String>, Failure> {
 fn show(process: &Process, receipt: &Receipt, common: &Common) -> Result<(), Failure> {
     let mut out = text::out(common.json);
     if common.json {
-        writeln!(out, "{}", json!({ "process": process.is.pid, "snapshot": receipt }))?;
+        writeln!(out, "{}", process.line(json!({ "process": process.is.pid, "snapshot": receipt })))?;
         return Ok(out.flush()?);
     }
     writeln!(out, "{}", receipt.path.display())?;

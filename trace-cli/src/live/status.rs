@@ -72,14 +72,14 @@ fn show(process: &Process, before: &Status, now: &Status, common: &Common) -> Re
     let mut out = text::out(common.json);
     if common.json {
         if now.sessions.is_empty() {
-            writeln!(out, "{}", json!({ "pid": process.is.pid, "now_ns": now.now_ns, "session": null }))?;
+            writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, "now_ns": now.now_ns, "session": null })))?;
         }
         for session in &now.sessions {
             let (events, bytes) = rates(before, now, session).unwrap_or_default();
-            let object = json!({
+            let object = process.line(json!({
                 "pid": process.is.pid, "now_ns": now.now_ns, "session": session,
                 "events_per_second": events, "bytes_per_second": bytes,
-            });
+            }));
             writeln!(out, "{object}")?;
         }
         out.flush()?;
@@ -206,7 +206,7 @@ pub(super) fn show_sessions(process: &Process, sessions: &[SessionState], common
     }
     for session in sessions {
         if common.json {
-            writeln!(out, "{}", json!({ "pid": process.is.pid, "session": session }))?;
+            writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, "session": session })))?;
             continue;
         }
         let bound = if session.bound { ", ends with the command that made it" } else { "" };

@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 fn report(process: &Process, done: &Triggered, what: &str, common: &Common) -> Result<(), Failure> {
     let mut out = text::out(common.json);
     if common.json {
-        writeln!(out, "{}", json!({ "pid": process.is.pid, what: done }))?;
+        writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, what: done })))?;
     } else {
         let noun = if done.triggers.len() == 1 { "trigger" } else { "triggers" };
         writeln!(out, "{}: {noun} {} {what}, session {}", process.name(), done.triggers.join(", "), done.session)?;
@@ -119,7 +119,7 @@ fn show(process: &Process, sessions: &[SessionState], common: &Common) -> Result
     if common.json {
         for session in sessions {
             for trigger in &session.triggers {
-                let line = json!({ "pid": process.is.pid, "session": session.name, "trigger": trigger });
+                let line = process.line(json!({ "pid": process.is.pid, "session": session.name, "trigger": trigger }));
                 writeln!(out, "{line}")?;
             }
         }

@@ -46,10 +46,7 @@ pub(crate) struct Arguments {
 const LONGEST_MS: u64 = 10_000;
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
-    let mut processes = arguments.target.chosen()?;
-    let [process] = &mut processes[..] else {
-        return Err(Failure::NoProcess("several processes are meant: watch one, chosen by -p".to_owned()));
-    };
+    let process = &mut arguments.target.only()?;
     let mut after = Some(0).filter(|_| arguments.all);
     if after.is_none() {
         after = Some(process.demand::<Firings>(&Request::Firings(After { after, ms: 0 }))?.last);
@@ -84,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
 fn show(process: &Process, firing: &Firing, common: &Common) -> Result<(), Failure> {
     let mut out = text::out(common.json);
     if common.json {
-        writeln!(out, "{}", json!({ "pid": process.is.pid, "firing": firing }))?;
+        writeln!(out, "{}", process.line(json!({ "pid": process.is.pid, "firing": firing })))?;
         return Ok(out.flush()?);
     }
     let time = Timestamp::from_nanosecond(firing.time_ns.into()).unwrap_or_default().to_zoned(TimeZone::system());
@@ -105,7 +102,7 @@ fn execute(command: &str, process: &Process, firing: &Firing) -> Result<(), Fail
     }
     let mut child = shell.spawn().map_err(|error| Failure::file("sh".as_ref(), error))?;
     if let Some(mut input) = child.stdin.take() {
-        let line = json!({ "pid": process.is.pid, "firing": firing });
+        let line = process.line(json!({ "pid": process.is.pid, "firing": firing }));
         // It need not read it.
         let _ = writeln!(input, "{line}");
     }

@@ -9,6 +9,7 @@ use crate::process;
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::{HeaderKind, Mode};
+use crate::rule;
 use crate::snapshot::{Covered, Receipt};
 use crate::state;
 use crate::trigger::{self, Firing, Saved, TriggerState};
@@ -264,4 +265,10 @@ pub(super) fn firing(session: &str, firing: Firing) -> words::Firing {
         saved: firing.saved.map(describe),
         failures: firing.failures,
     }
+}
+
+/// Which of the rules of a text name something.
+pub(super) fn named(text: &str) -> Vec<words::NamedRule> {
+    let rules = rule::split(text).into_iter().map(|span| &text[span]);
+    rules.map(|rule| words::NamedRule { rule: rule.to_owned(), names: attach::names_something(rule) }).collect()
 }

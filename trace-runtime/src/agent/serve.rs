@@ -106,6 +106,7 @@ pub(super) fn value(answer: &impl Serialize) -> Answered {
 
 pub(super) fn refusal(error: &Error) -> Refusal {
     let kind = match error {
+        e if e.names_nothing() => RefusalKind::UnknownName,
         e if e.is_rule() => RefusalKind::Rule,
         e if e.is_session_exists() => RefusalKind::SessionExists,
         e if e.is_memory() => RefusalKind::Memory,
@@ -218,6 +219,7 @@ impl Sessions {
                     Instant::now() + Duration::from_millis(wanted.ms.min(LONGEST_WATCH)),
                 ));
             }
+            Request::Named(wanted) => value(&words::Named { rules: describe::named(&wanted.rules) }),
             Request::Doctor => value(&diagnose::doctor()),
             Request::Modules => value(&words::Modules { modules: Module::loaded().iter().map(describe::module).collect() }),
             Request::LoadModule(wanted) => return modules::load(wanted),
