@@ -63,7 +63,7 @@ fn a_panic_is_mended_without_the_program(place: &Place, example: &Path, build: i
 fn the_page_about_modules_is_true() {
     let place = Place::new();
     let example = workspace(&place);
-    let target = common::nested_target();
+    let target = traces::nested_target();
     let build = |package: &str| {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "-p", package]).current_dir(&example).env("CARGO_TARGET_DIR", &target);

@@ -20,9 +20,9 @@ fn start(place: &Place) -> Program {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link-matrix/versions");
     let workspace = versions::workspace(&root, &dir);
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet"]).current_dir(workspace).env("CARGO_TARGET_DIR", common::nested_target()).env("RUSTFLAGS", "");
+    cargo.args(["build", "--quiet"]).current_dir(workspace).env("CARGO_TARGET_DIR", traces::nested_target()).env("RUSTFLAGS", "");
     assert!(cargo.status().expect("cargo runs").success());
-    let program = Program::spawn(place.command(common::nested_target().join("debug/both")), "live");
+    let program = Program::spawn(place.command(traces::nested_target().join("debug/both")), "live");
     eventually("both agents listen", || place.json(&["ps"]).len() == 2);
     program
 }

@@ -8,11 +8,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use serde_json::Value;
 use trace_control::place::{Image, images};
 
-/// Where workspaces of their own are built, so that what they share is built once.
-pub fn nested_target() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("nested")
-}
-
 /// A run-time directory of its own, in memory, so that rings can be in it, and a directory to work in.
 pub struct Place {
     runtime: tempfile::TempDir,
