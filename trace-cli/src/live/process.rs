@@ -26,7 +26,7 @@ pub(super) struct Process {
 }
 
 /// How long a process may take to say who it is, before it counts as stopped.
-const GREETING: Duration = Duration::from_millis(500);
+const GREETING: Duration = Duration::from_secs(2);
 /// How long it may take to answer what is asked then.
 const PATIENCE: Duration = Duration::from_secs(5);
 
