@@ -315,12 +315,20 @@ fn rules_that_do_not_fit_are_refused() {
     assert!(message("sample if shown == \"x\"").contains("formatted when it is recorded"));
     assert!(message("number 1 in 5 by request").contains("no field is called `request`"));
     assert!(message("filters:* if nowhere == 1").contains("no field is called `nowhere`"));
+    let unknown = message("filters:* if key > 1 || unlikely == 1");
+    assert!(
+        unknown.contains("no field is called `unlikely`") && unknown.contains("did you mean `unlike`? the fields are: "),
+        "{unknown}"
+    );
+    assert!(message("filters:* if key > 1 && unlike > 1").contains("event classes has all of these fields"));
     start("sample if secret > 1", true).unwrap_or_else(|e| panic!("{e}"));
 
     // A pattern may match events without the field: those are not recorded, and the session says so.
     let session = start("filters:* if key > 1", false).unwrap_or_else(|e| panic!("{e}"));
     let warnings = session.warnings().join("\n");
-    assert!(warnings.contains("filters:other is not recorded by `filters:* if key > 1`: no field is called `key`"), "{warnings}");
+    let told = "2 events, such as filters:other, are not recorded by `filters:* if key > 1`: no field is called `key`";
+    assert!(warnings.contains(told) || warnings.contains(&told.replace("other", "sample")), "{warnings}");
+    assert_eq!(session.warnings().len(), 2, "{warnings}");
     assert!(warnings.contains("filters:action is not run"), "{warnings}");
     action(1);
     assert!(!action::enabled() && !other::enabled() && number::enabled());
@@ -331,4 +339,23 @@ fn rules_that_do_not_fit_are_refused() {
     assert!(session.disable("number if key > 1").is_err_and(|e| e.is_rule()));
     assert_eq!(session.rules().len(), 1, "nothing has changed");
     let _ = (Page { id: 0, file: "" }.id, Shape::Point);
+}
+
+#[test]
+fn events_are_chosen_by_the_fields_that_they_have() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().expect("a directory");
+    let session = session("filters:* if unlike > 1 || key > 1 && seq == 1", directory.path());
+    assert!(
+        session.warnings().iter().all(|w| !w.contains("filters:other") && !w.contains("filters:number")),
+        "no part of it fits"
+    );
+    for n in 0..4 {
+        number(1, n, 0);
+        other(n);
+    }
+    assert_eq!(session.stop().unwrap_or_else(|e| panic!("{e}")).events, 4);
+    let contents = read_by_both(&directory.path().join("trace"));
+    assert_eq!(contents.numbers("filters:number", "key"), [2, 3]);
+    assert_eq!(contents.numbers("filters:other", "unlike"), [2, 3]);
 }

@@ -86,7 +86,7 @@ fn view_takes_times_names_and_expressions() {
     assert_eq!(columns, expected);
     fail(&["view", "--event", "shop:request_bgin"], 1, &["did you mean shop:request_begin"], here);
     fail(&["view", "--event", "net*"], 1, &["no event has this name", "the events are: ringtrace:thread_name, shop:"], here);
-    let all = "the fields are: age, bytes, cpu_id, id, name, outcome, path, status, tid, vtid";
+    let all = "the fields are: id (integer), path (text), status (integer), outcome (enumeration), bytes (integer)";
     fail(&["view", "--if", "byte > 4"], 1, &["no field is called `byte`", "did you mean `bytes`? ", all], here);
     fail(&["view", "--columns", "sttus"], 1, &["no such field", "did you mean status?", "the fields are: id, path"], here);
     fail(&["view", "--from", "soon"], 1, &["soon: no time", "+250ms"], here);

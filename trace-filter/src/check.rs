@@ -77,48 +77,92 @@ impl Type {
     }
 }
 
-pub(crate) fn check(root: &Node, scope: &Scope) -> Result<Checked, Error> {
-    let mut checker = Checker { scope, inputs: Vec::new() };
+/// `is_partial`: a condition whose names the scope lacks is left out of an `||`.
+pub(crate) fn check(root: &Node, scope: &Scope, is_partial: bool) -> Result<Checked, Error> {
+    let mut checker = Checker { is_partial, ..Checker::new(scope) };
     let condition = checker.condition(root)?;
     Ok(Checked { condition, inputs: checker.inputs })
 }
 
 /// The input that a path stands for.
 pub(crate) fn resolve(path: &Path, scope: &Scope) -> Result<Input, Error> {
-    let mut checker = Checker { scope, inputs: Vec::new() };
+    let mut checker = Checker::new(scope);
     checker.path(path)?;
     checker.inputs.pop().ok_or_else(|| Error::new(&(0..0), "a name is missing", ""))
+}
+
+/// What the scope lacks of the names in `root`, in their order.
+pub(crate) fn unknown(root: &Node, scope: &Scope) -> Vec<Error> {
+    let mut errors = Vec::new();
+    Checker::new(scope).add_unknown(root, &mut errors);
+    errors
 }
 
 struct Checker<'s> {
     scope: &'s Scope,
     inputs: Vec<Input>,
+    is_partial: bool,
+    /// Whether the condition stands behind an odd number of `!`.
+    is_negated: bool,
 }
 
-impl Checker<'_> {
+impl<'s> Checker<'s> {
+    fn new(scope: &'s Scope) -> Self {
+        Checker { scope, inputs: Vec::new(), is_partial: false, is_negated: false }
+    }
+
+    fn add_unknown(&mut self, node: &Node, errors: &mut Vec<Error>) {
+        match &node.kind {
+            NodeKind::Path(path) | NodeKind::Has(path) => {
+                let error = self.resolve(path).err().filter(Error::is_unknown);
+                // A message about the name that says more than that it is unknown is there already.
+                errors.extend(error.filter(|error| errors.iter().all(|known| known.span() != error.span())));
+            }
+            NodeKind::Negate(inner) | NodeKind::Not(inner) => self.add_unknown(inner, errors),
+            NodeKind::Binary(operator, a, b) => {
+                if let Operator::Compare(_) = operator {
+                    errors.extend([self.check_label(a, b), self.check_label(b, a)].into_iter().filter_map(Result::err));
+                }
+                self.add_unknown(a, errors);
+                self.add_unknown(b, errors);
+            }
+            NodeKind::Integer(_) | NodeKind::Float(_) | NodeKind::Text(_) | NodeKind::Bool(_) => {}
+        }
+    }
+
     /// Trees are as deep as `parse::MOST` says, so this may recurse.
     fn condition(&mut self, node: &Node) -> Result<Condition, Error> {
         match &node.kind {
             NodeKind::Bool(value) => Ok(Condition::Constant(*value)),
             NodeKind::Has(path) => Ok(Condition::True(self.presence(path)?)),
-            NodeKind::Not(inner) => Ok(match self.condition(inner)? {
-                Condition::Constant(value) => Condition::Constant(!value),
-                condition => Condition::Not(Box::new(condition)),
-            }),
-            NodeKind::Binary(Operator::And, a, b) => {
-                let (a, b) = (self.condition(a)?, self.condition(b)?);
-                Ok(match (a, b) {
-                    (Condition::Constant(false), _) | (_, Condition::Constant(false)) => Condition::Constant(false),
-                    (Condition::Constant(true), other) | (other, Condition::Constant(true)) => other,
-                    (a, b) => Condition::And(Box::new(a), Box::new(b)),
+            NodeKind::Not(inner) => {
+                self.is_negated = !self.is_negated;
+                let condition = self.condition(inner);
+                self.is_negated = !self.is_negated;
+                Ok(match condition? {
+                    Condition::Constant(value) => Condition::Constant(!value),
+                    condition => Condition::Not(Box::new(condition)),
                 })
             }
-            NodeKind::Binary(Operator::Or, a, b) => {
-                let (a, b) = (self.condition(a)?, self.condition(b)?);
+            NodeKind::Binary(operator @ (Operator::And | Operator::Or), a, b) => {
+                let is_or = *operator == Operator::Or;
+                let (a, b) = match (self.condition(a), self.condition(b)) {
+                    // Of a name that the scope lacks, neither a condition nor its negation holds: the other side is left where
+                    // one side is enough, which is at `&&` behind a `!`.
+                    (Err(error), side) | (side, Err(error))
+                        if self.is_partial && error.is_unknown() && is_or != self.is_negated =>
+                    {
+                        return side;
+                    }
+                    (a, b) => (a?, b?),
+                };
                 Ok(match (a, b) {
-                    (Condition::Constant(true), _) | (_, Condition::Constant(true)) => Condition::Constant(true),
-                    (Condition::Constant(false), other) | (other, Condition::Constant(false)) => other,
-                    (a, b) => Condition::Or(Box::new(a), Box::new(b)),
+                    (Condition::Constant(value), _) | (_, Condition::Constant(value)) if value == is_or => {
+                        Condition::Constant(value)
+                    }
+                    (Condition::Constant(_), other) | (other, Condition::Constant(_)) => other,
+                    (a, b) if is_or => Condition::Or(Box::new(a), Box::new(b)),
+                    (a, b) => Condition::And(Box::new(a), Box::new(b)),
                 })
             }
             NodeKind::Binary(Operator::Compare(comparison), a, b) => self.comparison(*comparison, a, b),
@@ -183,7 +227,8 @@ impl Checker<'_> {
         match self.operand(field) {
             Ok((_, Type::Enumeration(field, labels))) if labels.iter().any(|l| l.name == *name) => {
                 let problem = format!("no field is called `{name}`");
-                Err(Error::new(span, problem, format!("the value of `{field}` is written \"{name}\", in double quotes")))
+                let remedy = format!("the value of `{field}` is written \"{name}\", in double quotes");
+                Err(Error::new(span, problem, remedy).unknown())
             }
             _ => Ok(()),
         }
@@ -432,7 +477,7 @@ fn find<'s>(
         Some(owner) => format!("`{owner}` has no {what} `{name}`"),
     };
     if fields.is_empty() {
-        return Err(Error::new(span, problem, format!("there are no {what}s")));
+        return Err(Error::new(span, problem, format!("there are no {what}s")).unknown());
     }
     let near = registry::near(name, fields.iter().map(|f| f.name.clone()));
     let list: Vec<String> = fields.iter().take(LISTED).map(|f| format!("{} ({})", f.name, f.kind.noun())).collect();
@@ -440,7 +485,8 @@ fn find<'s>(
     Err(Error::new(span, problem, {
         let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
         format!("{}the {what}s are: {}{more}", mean(&near), list.join(", "))
-    }))
+    })
+    .unknown())
 }
 
 /// Most fields or names that a message lists.

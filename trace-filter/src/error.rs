@@ -24,11 +24,18 @@ pub struct Error {
     remedy: String,
     text: String,
     span: Range<usize>,
+    /// Whether the scope lacks a name, which another may have.
+    is_unknown: bool,
 }
 
 impl Error {
     pub(crate) fn new(span: &Range<usize>, problem: impl Into<String>, remedy: impl Into<String>) -> Error {
-        Error { problem: problem.into(), remedy: remedy.into(), text: String::new(), span: span.clone() }
+        Error { problem: problem.into(), remedy: remedy.into(), text: String::new(), span: span.clone(), is_unknown: false }
+    }
+
+    /// The same error: the scope lacks the name.
+    pub(crate) fn unknown(self) -> Error {
+        Error { is_unknown: true, ..self }
     }
 
     pub(crate) fn of(mut self, text: &str) -> Error {
@@ -51,6 +58,11 @@ impl Error {
     #[must_use]
     pub fn about(self, name: &str) -> Error {
         Error { problem: format!("{name}: {}", self.problem), ..self }
+    }
+
+    /// Whether the [scope](crate::Scope) lacks the name that the [span](Self::span) is of.
+    pub fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// Returns the text that the [span](Self::span) is of.

@@ -14,6 +14,7 @@
 //! | `scope` | what an expression may name: from an event class, or put together by a caller |
 //! | `check` | types; constants are evaluated, names of enumerations become numbers |
 //! | `compile`, `program` | the flat form, and its evaluation |
+//! | `survey` | whether an expression fits several classes, each of which may lack some of its names |
 //! | `arithmetic` | what operators do to values |
 //!
 //! # Grammar
@@ -43,6 +44,8 @@
 //!   zero, a shift is by less than 0 or more than 127, or a result does not fit 128 bits. What is calculated from a missing
 //!   value is missing. **A comparison with a missing value is false, whatever the operator**: so `!(x == 1)` and `x != 1` differ
 //!   where `x` is missing. `has(x)` is true if `x` is there.
+//! - Where an expression is for events of several classes, a condition on a name that a class lacks does not hold for its events,
+//!   and neither does its negation. A name that none of the classes has is an error.
 //! - Integers and floats compare exactly, without rounding. Arithmetic on both is in floats; floats follow IEEE 754.
 //! - Integer division truncates towards zero. `>>` keeps the sign.
 //! - An enumeration compares with its names as strings, by value with numbers, and matches globs by name. A value without a
@@ -66,11 +69,13 @@ mod error;
 mod parse;
 mod program;
 mod scope;
+mod survey;
 mod syntax;
 mod token;
 
 pub use error::{Error, Excerpt};
 pub use program::{Comparison, Input, Program, Record};
 pub use scope::{Field, Kind, Label, Scope};
+pub use survey::Survey;
 pub use syntax::{Expression, Key};
 pub use trace_registry::field::{Step, Value};

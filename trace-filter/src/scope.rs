@@ -89,7 +89,8 @@ impl Kind {
             FieldClass::Variant { options } => {
                 Kind::Variant(options.iter().map(|o| Field::new(o.name, Kind::of(&o.class, redact))).collect())
             }
-            FieldClass::Array { .. } | FieldClass::Sequence { .. } => Kind::Unreadable("an array"),
+            FieldClass::Array { .. } => Kind::Unreadable("an array of values, and filters compare single ones"),
+            FieldClass::Sequence { .. } => Kind::Unreadable("a sequence of values, and filters compare single ones"),
             _ => Kind::Unreadable("of a kind that filters do not know"),
         }
     }
@@ -122,5 +123,16 @@ impl Scope {
     /// Puts a scope together.
     pub fn new(fields: impl IntoIterator<Item = Field>, context: impl IntoIterator<Item = Field>) -> Scope {
         Scope { fields: fields.into_iter().collect(), context: context.into_iter().collect() }
+    }
+
+    /// Adds what another scope has under names that this one lacks.
+    pub(crate) fn extend(&mut self, other: Scope) {
+        for (known, fields) in [(&mut self.fields, other.fields), (&mut self.context, other.context)] {
+            for field in fields {
+                if known.iter().all(|known| known.name != field.name) {
+                    known.push(field);
+                }
+            }
+        }
     }
 }

@@ -39,9 +39,30 @@ impl Expression {
     ///
     /// A name that nothing has, a value of the wrong type, a constant that cannot be calculated.
     pub fn compile(&self, scope: &Scope) -> Result<Program, Error> {
-        check::check(&self.root, scope)
+        self.compiled(scope, false)
+    }
+
+    /// Compiles the expression for a class of events that may lack some of the names, which others have.
+    ///
+    /// A condition on a name that the scope lacks does not hold, and neither does its negation: `a > 1 || b > 1` is `b > 1` where
+    /// there is no `a`. Whether any class has the name is for a [`Survey`](crate::Survey) to say.
+    ///
+    /// # Errors
+    ///
+    /// As for [`compile`](Self::compile); a name that the scope lacks only where no event can be accepted without it.
+    pub fn compile_partial(&self, scope: &Scope) -> Result<Program, Error> {
+        self.compiled(scope, true)
+    }
+
+    fn compiled(&self, scope: &Scope, is_partial: bool) -> Result<Program, Error> {
+        check::check(&self.root, scope, is_partial)
             .and_then(|checked| compile::compile(&checked, &(0..self.text.len())))
             .map_err(|error| error.of(&self.text))
+    }
+
+    /// What the scope lacks of the names in the expression, in their order.
+    pub(crate) fn unknown(&self, scope: &Scope) -> impl Iterator<Item = Error> {
+        check::unknown(&self.root, scope).into_iter().map(|error| error.of(&self.text))
     }
 
     /// Returns the names of the context fields that it names, in their order.

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use trace_filter::{Comparison, Field, Input, Key, Program, Record, Scope, Step, Value};
+use trace_filter::{Comparison, Field, Input, Key, Program, Record, Scope, Step, Survey, Value};
 use trace_registry::EventClass;
 use trace_registry::condition::{Bounds, Condition, Conditional, FILTERED, LIMITED, TURN, Values};
 use trace_registry::per_cpu::PerCpu;
@@ -140,7 +140,7 @@ fn make(
     redact: bool,
 ) -> std::result::Result<Made, (trace_filter::Error, usize)> {
     let scope = scope(class, redact);
-    let program = rule.filter.as_ref().map(|f| f.part.compile(&scope).map_err(|e| (e, f.at))).transpose()?;
+    let program = rule.filter.as_ref().map(|f| f.part.compile_partial(&scope).map_err(|e| (e, f.at))).transpose()?;
     let bounds = program.as_ref().and_then(bounds);
     let program = program.filter(|_| bounds.is_none());
     let limit = match &rule.limit {
@@ -272,7 +272,7 @@ impl Condition for Check {
 ///
 /// # Errors
 ///
-/// [`Error::is_rule`] where it fits none of them. Where it fits some, the others are warnings.
+/// [`Error::is_rule`] where it fits none of them, or names what none of them has. Where it fits some, the others are warnings.
 pub(crate) fn check<'p>(
     rule: &Rule,
     text: &str,
@@ -280,26 +280,68 @@ pub(crate) fn check<'p>(
     redact: bool,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
+    survey(rule, probes, redact, warnings).map_err(|(error, at)| Error::from_filter(error, text, at))
+}
+
+/// Checks that the condition of `rule` fits the events of `probes`, and warns of those that it does not fit.
+///
+/// # Errors
+///
+/// As for [`check`], with the byte where that part of the rule begins.
+pub(crate) fn survey<'p>(
+    rule: &Rule,
+    probes: impl Iterator<Item = &'p NamedProbe>,
+    redact: bool,
+    warnings: &mut Vec<String>,
+) -> std::result::Result<(), (trace_filter::Error, usize)> {
     let Some(progress) = rule.progress.as_ref().filter(|_| rule.is_conditional()) else { return Ok(()) };
-    let (mut misfits, mut first, mut fits) = (Vec::new(), None, false);
+    let mut survey = rule.filter.as_ref().map(|filter| (filter.at, Survey::new(&filter.part)));
+    let (mut misfits, mut first, mut fits) = (Misfits::default(), None, false);
     for named in probes {
         let Some(class) = named.probe.class else {
-            misfits.push(format!("{} is not run for `{rule}`: it makes no events to choose from", named.name));
+            misfits.add(&named.name, "probe", format!("not run for `{rule}`: it makes no events to choose from"));
             continue;
         };
-        match progress.made(rule, class, redact) {
+        let made = progress.made(rule, class, redact);
+        if let Some((at, survey)) = &mut survey {
+            let error = made.as_ref().err().filter(|(_, begin)| begin == at);
+            survey.add(&named.name, scope(class, redact), error.map(|(error, _)| error.clone()));
+        }
+        match made {
             Ok(_) => fits = true,
             Err((error, at)) => {
-                misfits.push(format!("{} is not recorded by `{rule}`: {}", named.name, error.problem()));
+                misfits.add(&named.name, "event", format!("not recorded by `{rule}`: {}", error.problem()));
                 first = first.or(Some((named, error, at)));
             }
         }
     }
+    warnings.extend(misfits.lines());
+    if let Some((at, survey)) = survey {
+        survey.finish().map_err(|error| (error, at))?;
+    }
     match first {
-        Some((named, error, at)) if !fits => Err(Error::from_filter(error.about(&named.name), text, at)),
-        _ => {
-            warnings.extend(misfits);
-            Ok(())
+        Some((named, error, at)) if !fits => Err((error.about(&named.name), at)),
+        _ => Ok(()),
+    }
+}
+
+/// What is not taken of what a rule matches, by the reason.
+#[derive(Default)]
+pub(crate) struct Misfits<'p>(Vec<(String, &'static str, Vec<&'p str>)>);
+
+impl<'p> Misfits<'p> {
+    pub(crate) fn add(&mut self, name: &'p str, noun: &'static str, why: String) {
+        match self.0.iter_mut().find(|(known, ..)| *known == why) {
+            Some((.., names)) => names.push(name),
+            None => self.0.push((why, noun, vec![name])),
         }
+    }
+
+    /// One for each reason.
+    pub(crate) fn lines(self) -> impl Iterator<Item = String> {
+        self.0.into_iter().map(|(why, noun, names)| match names[..] {
+            [name] => format!("{name} is {why}"),
+            _ => format!("{} {noun}s, such as {}, are {why}", names.len(), names[0]),
+        })
     }
 }

@@ -6,7 +6,7 @@ use crate::attach::{self, NamedProbe};
 use crate::builder::{Builder, Clock, Heir, Output};
 use crate::catalogue;
 use crate::channel::{Channel, Plan};
-use crate::condition::{Made, Progress};
+use crate::condition::{self, Made, Progress};
 use crate::consumer::{self, Request};
 use crate::context::Context;
 use crate::delivery::{Delivery, Failure, Figures, Round};
@@ -524,12 +524,14 @@ impl Recording {
                 .iter_mut()
                 .filter(|warning| warning.starts_with(&waited))
                 .for_each(|warning| *warning = now.clone());
-            for named in attach::probes().filter(|p| rule.awaits().is_none() && rule.matches(p.probe, &p.name)) {
-                let made =
-                    rule.progress.as_ref().zip(named.probe.class).map(|(p, class)| p.made(rule, class, self.channel.redact));
-                if let Some(Err((error, _))) = made {
-                    self.warn(format!("{} is not recorded by `{rule}`: {}", named.name, error.problem()));
+            if rule.awaits().is_none() {
+                let matched = attach::probes().filter(|p| rule.matches(p.probe, &p.name));
+                let mut warnings = Vec::new();
+                let fit = condition::survey(rule, matched, self.channel.redact, &mut warnings);
+                if let Some((error, _)) = fit.err().filter(|_| warnings.is_empty()) {
+                    warnings.push(format!("`{rule}` does not fit: {}", error.problem()));
                 }
+                warnings.into_iter().for_each(|warning| self.warn(warning));
             }
         }
         !rules.is_empty()

@@ -2,7 +2,7 @@
 
 use trace_ctf::declared::{Enumeration, EventClass, Member, StreamClass, Structure, Type};
 use trace_ctf::reader::{Event, Field, Long, Scalar, Scope, Value};
-use trace_filter::{Error, Expression, Input, Kind, Label, Program, Step};
+use trace_filter::{Error, Expression, Input, Kind, Label, Program, Step, Survey};
 
 /// A filter for the events of one class.
 #[derive(Debug)]
@@ -53,10 +53,18 @@ enum Asks {
 }
 
 impl Filter {
-    pub(super) fn new(expression: &Expression, stream: &StreamClass, class: &EventClass) -> Result<Self, Error> {
+    /// Makes the filter unless no event of the class is meant, and takes note in the survey.
+    pub(super) fn new(
+        expression: &Expression,
+        stream: &StreamClass,
+        class: &EventClass,
+        survey: &mut Survey<'_>,
+    ) -> Option<Self> {
         let mut fields = nodes(class.fields.as_ref().map(|root| &root.structure), &[]);
         let context = context(stream, class);
-        let program = compile(expression, &mut fields, &context, class)?;
+        let program = compile(expression, &mut fields, &context, class);
+        survey.add(&class.name, scope(&fields, &context), program.as_ref().err().cloned());
+        let program = program.ok()?;
         let access = |input: &Input| {
             let (nodes, scopes) = if input.context {
                 (&context, vec![Scope::EventContext, Scope::StreamContext, Scope::PacketContext])
@@ -66,7 +74,7 @@ impl Filter {
             Access::new(nodes, scopes, input, stream, class)
         };
         let inputs = program.inputs().iter().map(access).collect();
-        Ok(Self { program, inputs })
+        Some(Self { program, inputs })
     }
 
     pub(super) fn accepts(&self, event: &Event<'_>) -> bool {
@@ -74,11 +82,17 @@ impl Filter {
     }
 }
 
+fn scope(fields: &[Node], context: &[Node]) -> trace_filter::Scope {
+    trace_filter::Scope::new(fields.iter().map(Node::describe), context.iter().map(Node::describe))
+}
+
 /// Compiles an expression. What no field is called may be a key of the event; of which kind, the expression decides.
 fn compile(expression: &Expression, fields: &mut Vec<Node>, context: &[Node], class: &EventClass) -> Result<Program, Error> {
-    let describe = |nodes: &[Node]| nodes.iter().map(Node::describe).collect::<Vec<_>>();
-    let error = match expression.compile(&trace_filter::Scope::new(describe(fields), describe(context))) {
-        Err(error) if class.has_extras() && error.problem().starts_with("no field is called") => error,
+    if !class.has_extras() {
+        return expression.compile_partial(&scope(fields, context));
+    }
+    let error = match expression.compile(&scope(fields, context)) {
+        Err(error) if error.is_unknown() => error,
         compiled => return compiled,
     };
     let Some(name) = error.text().get(error.span()).map(|name| name.trim_matches('`').to_owned()) else { return Err(error) };
@@ -247,7 +261,8 @@ impl Node {
             Type::Text(_) => Shape::Plain(Kind::Text),
             Type::Array(array) if array.text().is_some() => Shape::Plain(Kind::Text),
             Type::Sequence(sequence) if sequence.text().is_some() => Shape::Plain(Kind::Text),
-            Type::Array(_) | Type::Sequence(_) => Shape::Plain(Kind::Unreadable("an array")),
+            Type::Array(_) => Shape::Plain(Kind::Unreadable("an array of values, and filters compare single ones")),
+            Type::Sequence(_) => Shape::Plain(Kind::Unreadable("a sequence of values, and filters compare single ones")),
             Type::Blob(_) => Shape::Plain(Kind::Unreadable("bytes")),
             Type::Structure(structure) => {
                 let mut members = nodes(Some(structure), &path);

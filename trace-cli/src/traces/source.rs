@@ -12,11 +12,10 @@ use jiff::tz::TimeZone;
 use trace_ctf::declared::{EventClass, StreamClass};
 use trace_ctf::reader::parallel::{self, Part, Step};
 use trace_ctf::reader::{Entry, Event, Loss, Merge, Packet, Packets, Stream, Trace};
-use trace_filter::Expression;
+use trace_filter::{Expression, Survey};
 use trace_registry::registry::{self, Match};
 use trace_registry::{Glob, functions_of};
 
-use super::columns::names;
 use super::filter::Filter;
 use super::names::THREAD_NAME;
 use super::open::Place;
@@ -559,38 +558,14 @@ fn plans(traces: &[Trace], wanted: &Wanted) -> Result<HashMap<Class, Plan>, Fail
         return Ok(plans);
     };
     let expression = Expression::parse(condition).map_err(|error| Failure::Wrong(format!("--if: {error}")))?;
-    let (mut refused, mut is_used) = (None, false);
-    let mut fields: Vec<String> = Vec::new();
+    let mut survey = Survey::new(&expression);
     for (stream, class) in named {
-        fields.extend(names(stream, class));
-        match Filter::new(&expression, stream, class) {
-            Ok(filter) => {
-                plans.insert(Class::of(class), Plan::Some(Box::new(filter)));
-                is_used = true;
-            }
-            // Events without such a field are not meant. What is told is the nearest miss.
-            Err(error) if refused.is_none() || error.remedy().contains("did you mean") => refused = Some((error, class)),
-            Err(_) => {}
+        if let Some(filter) = Filter::new(&expression, stream, class, &mut survey) {
+            plans.insert(Class::of(class), Plan::Some(Box::new(filter)));
         }
     }
-    match refused {
-        Some((error, _)) if !is_used && error.problem().starts_with("no field is called") => {
-            Err(Failure::Wrong(format!("--if: {}", with_fields_of_all(&error, fields))))
-        }
-        Some((error, class)) if !is_used => Err(Failure::Wrong(format!("--if: {error}\n  (this is said of {})", class.name))),
-        _ => Ok(plans),
-    }
-}
-
-/// An error about a field that no class has, with the fields of all of them.
-fn with_fields_of_all(error: &trace_filter::Error, mut fields: Vec<String>) -> trace_filter::Error {
-    fields.sort_unstable();
-    fields.dedup();
-    let near = error.remedy().split_once("? ").map_or("", |(near, _)| near);
-    let near = if near.starts_with("did you mean") { format!("{near}? ") } else { String::new() };
-    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
-    let remedy = format!("{near}{}", there_are("fields", &fields));
-    trace_filter::Error::at(error.text(), error.span(), error.problem(), remedy)
+    survey.finish().map_err(|error| Failure::Wrong(format!("--if: {error}")))?;
+    Ok(plans)
 }
 
 /// The time of the first event.

@@ -28,6 +28,7 @@ pub use key::KeyValue;
 
 use crate::attach::{self, NamedProbe, probes};
 use crate::builder::CEILING;
+use crate::condition::Misfits;
 use crate::consumer;
 use crate::error::{Error, Kind as Problem, Result};
 use crate::follow;
@@ -210,13 +211,13 @@ impl AggregationBuilder {
 
 /// Checks that the fields of `spec` fit events that it matches. Returns how many it matches.
 fn check(spec: &Spec, text: &str, redact: bool, warnings: &mut Vec<String>) -> Result<usize> {
-    let (mut taken, mut misfits, mut first) = (0, Vec::new(), None);
+    let (mut taken, mut misfits, mut first) = (0, Misfits::default(), None);
     for named in probes().filter(|p| spec.matches(p)) {
         let Some(class) = named.probe.class else { continue };
         match Plan::new(spec, class, redact) {
             Ok(_) => taken += 1,
             Err((error, at)) => {
-                misfits.push(format!("{} is not in the figures: {}", named.name, error.problem()));
+                misfits.add(&named.name, "event", format!("not in the figures: {}", error.problem()));
                 first = first.or(Some((named, error, at)));
             }
         }
@@ -224,7 +225,7 @@ fn check(spec: &Spec, text: &str, redact: bool, warnings: &mut Vec<String>) -> R
     match first {
         Some((named, error, at)) if taken == 0 => Err(Error::from_filter(error.about(&named.name), text, at)),
         _ => {
-            warnings.extend(misfits);
+            warnings.extend(misfits.lines());
             Ok(taken)
         }
     }
