@@ -568,3 +568,20 @@ fn a_directory_may_stand_anywhere() {
     fail(&["latency", "shop.ringtrace"], 1, &["name the event at which time begins"], here);
     fail(&["hist", "cache_lookup.bytes", "no/where"], 1, &["no/where: No such file or directory"], &here.join("empty"));
 }
+
+#[test]
+fn a_trace_that_cannot_be_opened_hides_no_other() {
+    let (here, events) = here();
+    let here = here.path();
+    sample::write(&here.join("broken"), Variation::default());
+    std::fs::write(here.join("broken/metadata"), "/* CTF 1.8 */ trace { major = ").unwrap();
+    for arguments in
+        [&["view", "."][..], &["view", "broken", "shop.ringtrace"], &["stats", "."], &["hist", "cache_lookup.bytes", "."]]
+    {
+        let output = run(arguments, here);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("broken/metadata: "), "{}", text(&output.stderr));
+    }
+    assert_eq!(text(&run(&["view", "."], here).stdout).lines().count() as u64, events);
+    fail(&["view", "broken"], 1, &["the metadata is damaged"], here);
+}

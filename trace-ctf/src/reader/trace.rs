@@ -98,9 +98,11 @@ impl Trace {
     /// Directories whose metadata has the same UUID are parts of one trace, such as LTTng's rotations and snapshots. They become one,
     /// with the metadata that declares most; a packet that several of them hold is read once.
     ///
+    /// One that cannot be opened hides no other: why it was not is in the [damage](Trace::damage) of the first that was.
+    ///
     /// # Errors
     ///
-    /// As for [`discover`] and [`Trace::open`].
+    /// As for [`discover`], and as for [`Trace::open`] where none can be opened.
     pub fn open_all(paths: impl IntoIterator<Item = impl AsRef<Path>>, depth: usize) -> Result<Vec<Self>> {
         let mut found = Vec::new();
         for path in paths {
@@ -109,14 +111,24 @@ impl Trace {
         // What lies in two of them is one.
         let mut known = BTreeSet::new();
         found.retain(|path| known.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
-        let mut traces: Vec<Self> = Vec::new();
+        let (mut traces, mut damage): (Vec<Self>, Vec<Error>) = Default::default();
         for path in found {
-            let trace = Self::open(&path)?;
+            let trace = match Self::open(&path) {
+                Ok(trace) => trace,
+                Err(error) => {
+                    damage.push(error);
+                    continue;
+                }
+            };
             let uuid = trace.declarations.uuid;
             match traces.iter_mut().find(|known| uuid.is_some() && known.declarations.uuid == uuid) {
                 Some(known) => known.join(trace),
                 None => traces.push(trace),
             }
+        }
+        match traces.first_mut() {
+            Some(first) => first.damage.append(&mut damage),
+            None => damage.into_iter().next().map_or(Ok(()), Err)?,
         }
         Ok(traces)
     }
@@ -179,8 +191,8 @@ impl Trace {
         &self.streams
     }
 
-    /// Stream files that could not be opened or begin with a damaged packet, files that are [no streams](Error::is_no_stream), and a
-    /// cut end of the metadata.
+    /// Stream files that could not be opened or begin with a damaged packet, files that are [no streams](Error::is_no_stream), a cut
+    /// end of the metadata, and other traces of [`Trace::open_all`] that could not be opened.
     pub fn damage(&self) -> &[Error] {
         &self.damage
     }
