@@ -92,7 +92,7 @@ fn shown(directory: &Path) -> Vec<Call> {
             name: line["name"].as_str().expect("a name").to_owned(),
             key: line["fields"]["order"].as_u64().unwrap_or(0),
             begin,
-            end: begin + number(&line, "duration_ns"),
+            end: number(&line, "end_ns") - zero,
             outcome: outcome.unwrap_or_else(|| panic!("no outcome: {line}")).to_owned(),
             children: Vec::new(),
             is_root: depth == 0,
@@ -338,9 +338,10 @@ fn spans_held_across_await_are_paired() {
         let of_it: Vec<_> = tree.iter().filter(|line| line["name"] == name).collect();
         assert_eq!(of_it.len() as u64, TASKS, "{name}");
         for line in of_it {
-            // The exit knows how long it was, to the two readings of a clock; of another entry it would be shorter or longer by turns.
+            // The exit knows how long it was, and no other entry lies so long before it.
             let (shown, own) = (number(line, "duration_ns"), number(&line["end_fields"], "duration"));
-            assert!(shown >= own, "{line}");
+            assert_eq!(shown, own, "{line}");
+            assert!(number(line, "end_ns") - number(line, "time_ns") >= own, "{line}");
         }
     }
     // In the line before, which is of its function.

@@ -365,7 +365,8 @@ fn trees_do_not_reach_over_what_is_missing() {
                     lost += 1;
                 }
                 (_, _, Some(duration)) => {
-                    assert!(made.is_true(kind, time, time + duration), "{missing:?}: {line}");
+                    let end = line["end_ns"].as_i64().unwrap();
+                    assert!(made.is_true(kind, time, end) && time + duration <= end, "{missing:?}: {line}");
                     whole += 1;
                 }
                 (_, _, None) => panic!("{missing:?}: nothing says why it has no end: {line}"),

@@ -76,8 +76,8 @@ enum Kind {
     Instant,
     /// Not ended yet.
     Open,
-    /// Ended after so many nanoseconds, where that is known, with these fields.
-    Ended(Option<u64>, String),
+    /// Ended by an event at this time, after so many nanoseconds, where that is known, with these fields.
+    Ended(i64, Option<u64>, String),
     /// Its end is lost.
     Lost,
 }
@@ -136,10 +136,12 @@ impl Trees {
         number
     }
 
-    fn end(&mut self, number: usize, event: &Event<'_>, fields: &str) {
+    /// Ends a line. A call was as long as its exit says, which leaves out what recording its events took.
+    fn end(&mut self, number: usize, slices: &Slices, event: &Event<'_>, fields: &str) {
         if let Some(line) = self.lines.get_mut(&number) {
-            let duration = event.timestamp().unwrap_or_default().abs_diff(line.time);
-            line.kind = Kind::Ended(Some(duration), fields.to_owned());
+            let time = event.timestamp().unwrap_or_default();
+            let duration = slices.duration(event).unwrap_or_else(|| time.abs_diff(line.time));
+            line.kind = Kind::Ended(time, Some(duration), fields.to_owned());
         }
     }
 
@@ -269,7 +271,7 @@ impl Trees {
             time: begin.at,
             fields: String::new(),
             is_alone: true,
-            ..line(Kind::Ended(begin.is_known.then(|| time.abs_diff(begin.at)), fields.to_owned()), own)
+            ..line(Kind::Ended(time, begin.is_known.then(|| time.abs_diff(begin.at)), fields.to_owned()), own)
         };
         let trace = event.trace().uuid;
         let of = |number| (trace, number);
@@ -289,7 +291,7 @@ impl Trees {
                     let added = self.add(Line { is_future: true, ..alone(begin) });
                     return self.finish(added);
                 };
-                self.end(ended, event, fields);
+                self.end(ended, slices, event, fields);
                 if let Some(pending) = self.pending.get_mut(&self.root(ended)) {
                     *pending = pending.saturating_sub(1);
                 }
@@ -330,7 +332,7 @@ impl Trees {
                 // What its end was missing in it stays open.
                 let Some((number, _)) = ended.last().copied() else { return };
                 if !self.lines.get(&number).is_some_and(|line| line.is_future) {
-                    self.end(number, event, fields);
+                    self.end(number, slices, event, fields);
                 }
                 self.finish(number);
             }
@@ -497,12 +499,12 @@ impl Printer<'_> {
     fn show(&mut self, tree: &[(usize, Line)]) -> io::Result<()> {
         let Some((root, first)) = tree.first() else { return Ok(()) };
         let min = self.min;
-        let is_long = matches!(first.kind, Kind::Ended(Some(duration), _) if duration >= min);
+        let is_long = matches!(first.kind, Kind::Ended(_, Some(duration), _) if duration >= min);
         if self.is_done() || min > 0 && !is_long {
             return Ok(());
         }
         self.shown += 1;
-        let is_short = |line: &Line| matches!(line.kind, Kind::Ended(Some(duration), _) if duration < min);
+        let is_short = |line: &Line| matches!(line.kind, Kind::Ended(_, Some(duration), _) if duration < min);
         let deepest = self.arguments.depth.map_or(usize::MAX, |depth| depth as usize);
         // What lies deeper than this is left out.
         let mut hidden = usize::MAX;
@@ -526,14 +528,14 @@ impl Printer<'_> {
     /// Shows a line, in which so many calls are too short to be shown.
     fn line(&mut self, depth: usize, line: &Line, shorter: usize) -> io::Result<()> {
         let thread = &line.thread;
-        let (duration, end) = match &line.kind {
-            Kind::Instant | Kind::Open | Kind::Lost => (None, ""),
-            Kind::Ended(duration, fields) => (*duration, fields.as_str()),
+        let (ended, duration, end) = match &line.kind {
+            Kind::Instant | Kind::Open | Kind::Lost => (None, None, ""),
+            Kind::Ended(time, duration, fields) => (Some(time), *duration, fields.as_str()),
         };
         let is_lost = matches!(line.kind, Kind::Lost);
         if self.json {
             let is_slice = !matches!(line.kind, Kind::Instant);
-            let row = json!({ "time_ns": line.time, "duration_ns": duration, "depth": depth, "name": line.name,
+            let row = json!({ "time_ns": line.time, "end_ns": ended, "duration_ns": duration, "depth": depth, "name": line.name,
                               "slice": is_slice, "thread": self.names.of(thread), "tid": thread.tid, "cpu": thread.cpu,
                               "begin_lost": line.is_alone, "end_lost": is_lost, "shorter": shorter });
             let row = row.to_string();

@@ -224,9 +224,11 @@ impl Report {
                     }
                     (Some(Future::End(number)), _) => {
                         let begin = futures.remove(&(thread.trace, number));
-                        took = begin.map(|begin| time.abs_diff(begin)).or_else(|| slices.duration(event));
+                        took = slices.duration(event).or_else(|| begin.map(|begin| time.abs_diff(begin)));
                     }
-                    (_, Phase::End | Phase::Apart) => took = closed.last().map(|((begin, _), _)| time.abs_diff(*begin)),
+                    (_, Phase::End | Phase::Apart) => {
+                        took = slices.duration(event).or_else(|| closed.last().map(|((begin, _), _)| time.abs_diff(*begin)));
+                    }
                     (_, Phase::Alone(begin)) => {
                         let duration = time.abs_diff(begin.at);
                         took = begin.is_known.then_some(duration);
