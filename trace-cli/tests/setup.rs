@@ -548,6 +548,7 @@ fn why_takes_the_name_of_a_function_as_a_rule_does() {
     let said = why("worked", 5);
     assert!(said.contains("the rule `!worked::exit` leaves it out"), "{said}");
     program.end();
+    assert_eq!(why("*p:worked", 0), why("setup:worked", 0), "a pattern of one function is its name");
 }
 
 #[test]

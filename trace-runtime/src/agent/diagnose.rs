@@ -11,10 +11,10 @@ use crate::rule::Rule;
 use crate::state;
 use std::fmt::Write as _;
 use trace_control::protocol::{Diagnosis, Finding, Hits, Verdict};
-use trace_registry::Glob;
 use trace_registry::condition::{FILTERED, LIMITED};
 use trace_registry::registry::{self, Match};
 use trace_registry::sync::Ordering;
+use trace_registry::{Glob, functions_of};
 
 /// So many tracepoints without a probe are named.
 const NAMED: usize = 20;
@@ -51,41 +51,50 @@ fn examine(event: &str, found: &mut Findings) -> Vec<&'static NamedProbe> {
             found.good("tracepoint", format!("{} is declared at {}", probe.tracepoint.name, probe.tracepoint.location));
             if of_one(probe, &probe.name, found) { vec![probe] } else { Vec::new() }
         }
-        Match::Some(probes) => {
+        Match::Some(probes) => function(probes, found).unwrap_or_else(|probes| {
             let names: Vec<&str> = probes.iter().map(|p| p.name.as_str()).take(NAMED).collect();
             found.add(Verdict::Bad, "name", format!("`{event}` matches {} events", probes.len()), "ask for one of them");
             names.into_iter().for_each(|name| found.add(Verdict::Note, "name", name, ""));
             Vec::new()
-        }
+        }),
         Match::Ambiguous { candidates } => {
             let says = format!("`{event}` is the end of more than one name: {}", registry::some_of(&candidates));
             found.add(Verdict::Bad, "name", says, "give the whole name");
             Vec::new()
         }
-        Match::NoneByGlob | Match::NoneByName { .. } => {
-            let Some((name, mut probes)) = of_function(event) else {
-                no_probe(event, found);
-                return Vec::new();
-            };
-            let events: Vec<&str> = probes.iter().map(|p| p.name.as_str()).collect();
-            let tracepoint = probes[0].tracepoint;
-            found.good("function", format!("{name} is traced, at {}; its events are {}", tracepoint.location, events.join(", ")));
-            probes.retain(|probe| of_one(probe, &name, found));
-            probes
-        }
+        Match::NoneByGlob | Match::NoneByName { .. } => function(taken(event), found).unwrap_or_else(|_| {
+            no_probe(event, found);
+            Vec::new()
+        }),
     }
 }
 
-/// The whole name of a traced function or span, and its events, where a rule would take them by this name.
-fn of_function(name: &str) -> Option<(String, Vec<&'static NamedProbe>)> {
-    let mut rule =
-        Rule::parse_all(name, false).ok().filter(|rules| rules.len() == 1 && rules[0].text == rules[0].glob.as_str())?.pop()?;
-    attach::resolve(&mut rule, &mut Vec::new()).ok()?;
-    let mut probes: Vec<&NamedProbe> = attach::probes().filter(|p| rule.matches(p.probe, &p.name)).collect();
+type Probes = Vec<&'static NamedProbe>;
+
+/// Examines probes, if they are the events of one traced function or span, and gives back what they are otherwise.
+fn function(mut probes: Probes, found: &mut Findings) -> Result<Probes, Probes> {
+    let tells_of = |event: &NamedProbe, function: &str| functions_of(&event.name).any(|name| name == function);
+    let is_entry = |probe: &&&NamedProbe| probe.name.ends_with("::entry");
+    let mut names = probes.iter().filter(is_entry).flat_map(|probe| functions_of(&probe.name));
+    let name = names.find(|name| probes.iter().all(|probe| tells_of(probe, name))).map(str::to_owned);
+    let Some(name) = name else { return Err(probes) };
     // The linker's order is its own.
     probes.sort_by(|a, b| a.name.cmp(&b.name));
-    let name = probes.iter().find_map(|probe| probe.name.strip_suffix("::entry"))?.to_owned();
-    Some((name, probes))
+    let events: Vec<&str> = probes.iter().map(|p| p.name.as_str()).collect();
+    let location = probes[0].tracepoint.location;
+    found.good("function", format!("{name} is traced, at {location}; its events are {}", events.join(", ")));
+    probes.retain(|probe| of_one(probe, &name, found));
+    Ok(probes)
+}
+
+/// The probes that a rule takes by this name.
+fn taken(name: &str) -> Probes {
+    let rules = Rule::parse_all(name, false).ok().filter(|rules| rules.len() == 1 && rules[0].text == rules[0].glob.as_str());
+    let Some(mut rule) = rules.and_then(|mut rules| rules.pop()) else { return Vec::new() };
+    match attach::resolve(&mut rule, &mut Vec::new()) {
+        Ok(()) => attach::probes().filter(|p| rule.matches(p.probe, &p.name)).collect(),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// Examines an event, which rules take by the name `by`. Returns whether its hits are worth counting.
