@@ -17,7 +17,7 @@ Exit codes:
   4  no such process: none can be traced, or not the one that was named
   5  why, doctor, check: something is not as it should be
 `run` ends with the exit code of its program, 128 and the number of the signal that killed it, 126 or 127 where it
-cannot be started.";
+cannot be started; 2, without starting it, where its rules or options cannot be read.";
 
 /// A part could not be done.
 pub(crate) const PARTLY: u8 = 3;
@@ -41,6 +41,8 @@ pub(crate) enum Failure {
     Runtime(Box<trace_runtime::Error>),
     /// The command line asks for something that is not there.
     Wrong(String),
+    /// The command line cannot be read.
+    Usage(String),
     /// A file or directory that the command line names.
     File { path: PathBuf, error: io::Error },
 }
@@ -63,6 +65,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NoProcess(_) => 4,
+            Self::Usage(_) => 2,
             _ => 1,
         }
     }
@@ -73,12 +76,12 @@ impl fmt::Display for Failure {
         match self {
             Self::Trace(error) => write!(f, "{error}\n  {}", remedy(error)),
             Self::NothingHere { directory, error: Some(error) } => {
-                write!(f, "{directory}: {error}\n  name the trace's directory: ringtrace view DIR")
+                write!(f, "{directory}: {error}\n  name the directory of a trace, or one above it")
             }
             Self::NothingHere { directory, error: None } => {
-                write!(f, "{directory}: no directory *.ringtrace in it\n  name the trace's directory: ringtrace view DIR")
+                write!(f, "{directory}: no directory *.ringtrace in it\n  name the directory of a trace, or one above it")
             }
-            Self::NoProcess(text) | Self::Wrong(text) => f.write_str(text),
+            Self::NoProcess(text) | Self::Wrong(text) | Self::Usage(text) => f.write_str(text),
             Self::Process { name, error } => write!(f, "{name}: {error}"),
             Self::Runtime(error) => write!(f, "{error}"),
             Self::File { path, error } => {

@@ -450,7 +450,7 @@ fn what_cannot_be_read_says_where_and_what_to_do() {
         assert_eq!(output.status.code(), Some(code), "{messages}");
         phrases.iter().for_each(|phrase| assert!(messages.contains(phrase), "{phrase} in {messages}"));
     };
-    failed(&["view"], 1, &["no directory *.ringtrace", "ringtrace view DIR"]);
+    failed(&["view"], 1, &["no directory *.ringtrace", "name the directory of a trace"]);
     failed(&["view", "nowhere"], 1, &["nowhere: ", "check that it exists"]);
     failed(&["view", "."], 1, &["no trace here", "`metadata`"]);
     failed(&["view", "--nonsense"], 2, &["--nonsense"]);

@@ -193,6 +193,12 @@ fn run_passes_on_every_option_of_a_recording() {
     // What is no trigger would be a rule.
     let (code, said) = run(&place, &["counted", "--trigger", "setup:*"]);
     assert!(code == 1 && said.contains("`setup:*` is no trigger"), "{said}");
+    // What cannot be read is told before the program starts.
+    for wrong in [&["run", "x if"][..], &["run", "x", "--trigger", "when x then fly"], &["run", "memry 5"]] {
+        let output = place.ringtrace(wrong).args(["--", "touch", "begun"]).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+        assert!(!place.here().join("begun").exists(), "{wrong:?}");
+    }
     let output = place.ringtrace(&["run", "--json", "--", "sh", "-c", "exit 7"]).output().expect("it starts");
     let line: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&line["program"], &line["code"], &line["trace"]), (&"sh".into(), &7.into(), &serde_json::Value::Null));
@@ -542,13 +548,13 @@ fn why_takes_the_name_of_a_function_as_a_rule_does() {
         let said = text(&place.run(&["why", "worked", "--for", "1ms"]).stdout);
         ["1 of setup:worked::entry are in its trace", "1 of setup:worked::exit are"].iter().all(|phrase| said.contains(phrase))
     });
+    assert_eq!(why("*p:worked", 0), why("setup:worked", 0), "a pattern of one function is its name");
     let said = why("worked", 0);
     assert_eq!((said.matches("the rule `setup:worked` takes it").count(), said.matches("BAD").count()), (1, 0), "{said}");
     place.succeed(&["disable", "-s", "all", "worked::exit"]);
     let said = why("worked", 5);
     assert!(said.contains("the rule `!worked::exit` leaves it out"), "{said}");
     program.end();
-    assert_eq!(why("*p:worked", 0), why("setup:worked", 0), "a pattern of one function is its name");
 }
 
 #[test]

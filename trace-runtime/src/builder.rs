@@ -12,6 +12,7 @@ use crate::process::{self, Process};
 use crate::rcu::lock;
 use crate::recording::Recording;
 use crate::ring_buffer::{Geometry, Placement};
+use crate::rule::Rule;
 use crate::session::Session;
 use crate::state;
 use crate::sys;
@@ -159,6 +160,12 @@ impl Builder {
     pub fn enable(mut self, rules: &str) -> Builder {
         self.rules.push(rules.to_owned());
         self
+    }
+
+    /// Checks that its rules and triggers can be read, whatever the program has.
+    pub(crate) fn parse(&self) -> Result<()> {
+        self.rules.iter().try_for_each(|text| Rule::parse_all(text, false).map(drop))?;
+        self.triggers.iter().try_for_each(|text| Spec::parse_all(text).map(drop))
     }
 
     /// Adds [triggers](Session::trigger), as further ones after those given before. Parsed by [`start`](Self::start).

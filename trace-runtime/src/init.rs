@@ -122,6 +122,20 @@ fn begin_once(is_threadless: bool) {
     });
 }
 
+/// Checks a text for `RINGTRACE` as far as another program can: that its options, rules and triggers can be read.
+///
+/// # Errors
+///
+/// What cannot be read, with a pointer into the text.
+#[doc(hidden)]
+pub fn check_environment(text: &str) -> Result<(), String> {
+    match environment::read(text) {
+        Ok(Some(Wish::Begin(plan))) => plan.builder.parse().map_err(|error| plan.trouble(&error).to_string()),
+        Ok(_) => Ok(()),
+        Err(trouble) => Err(trouble.to_string()),
+    }
+}
+
 fn value() -> String {
     std::env::var_os("RINGTRACE").unwrap_or_default().to_string_lossy().into_owned()
 }

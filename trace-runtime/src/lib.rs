@@ -55,6 +55,8 @@ pub use aggregate::{Aggregates, Aggregation, AggregationBuilder, Bucket, Figures
 pub use builder::{Builder, Clock, set_memory_ceiling};
 pub use context::Context;
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use init::check_environment;
 pub use init::{init, init_without_threads};
 pub use keep::NotKept;
 pub use key::{Carry, Carrying, Key, KeyText, KeyType};

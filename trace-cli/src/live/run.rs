@@ -54,6 +54,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
         None => new_trace(&name)?,
     };
     let environment = environment(arguments, &output)?;
+    trace_runtime::check_environment(&environment).map_err(Failure::Usage)?;
     let signals = Signals::take().map_err(Failure::Output)?;
     let child = match Command::new(program).args(rest).env("RINGTRACE", environment).spawn() {
         Ok(child) => child,
