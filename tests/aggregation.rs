@@ -81,7 +81,7 @@ impl Expected {
         self.sum += value;
         let size = value.unsigned_abs();
         let low = if size == 0 { 0 } else { 1_i128 << size.ilog2() };
-        *self.powers.entry(if value < 0 { 1 - 2 * low } else { low }).or_default() += 1;
+        *self.powers.entry(if value < 0 { -2 * low } else { low }).or_default() += 1;
     }
 
     fn of(group: &Group) -> Expected {
@@ -312,7 +312,7 @@ fn what_is_wrong_is_said() {
     let error = Aggregation::of("other").quantize().start().expect_err("no field");
     assert!(error.to_string().contains("EVENT.FIELD"), "{error}");
     let error = Aggregation::of("other.bytes").lquantize(0..10, 0).start().expect_err("no steps");
-    assert!(error.to_string().contains("LOW:HIGH:STEP"), "{error}");
+    assert!(error.to_string().contains("LOW:HIGH:STEP") && error.to_string().contains("\n  0:10:0\n  ^^^^^^\n"), "{error}");
     let error = Aggregation::of("other.bytes by bytes").keys(100_000_000).start().expect_err("too much");
     assert!(error.is_memory(), "{error}");
     // Where some events have the field, the others are told about.

@@ -585,3 +585,9 @@ fn a_trace_that_cannot_be_opened_hides_no_other() {
     assert_eq!(text(&run(&["view", "."], here).stdout).lines().count() as u64, events);
     fail(&["view", "broken"], 1, &["the metadata is damaged"], here);
 }
+
+#[test]
+fn a_function_that_is_not_there_is_called_what_it_was_called() {
+    let (here, _) = here();
+    fail(&["latency", "nothing", "shop.ringtrace"], 1, &["error: nothing: no event has this name"], here.path());
+}

@@ -97,15 +97,20 @@ impl Directory {
     ///
     /// As for [`at`](Self::at); `PermissionDenied` where it is another user's, open to others, or no directory.
     pub fn private(&self, name: impl AsRef<Path>, owner: u32) -> io::Result<Directory> {
-        let planted = || {
-            let problem = "it must be a directory of this user, closed to others: somebody may have put it there; remove it";
-            io::Error::new(io::ErrorKind::PermissionDenied, problem)
-        };
-        match self.at(name) {
+        let refused = |problem: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+        match self.at(&name) {
             Ok(directory) if directory.is_private_to(owner) => Ok(directory),
+            // What others may only read holds nothing of theirs.
+            Ok(directory) if directory.owner == owner && directory.mode & 0o022 == 0 => refused(format!(
+                "it must be closed to others, and its mode is {:o}: chmod 700 {}",
+                directory.mode & 0o777,
+                name.as_ref().display()
+            )),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
             Err(error) if error.kind() != io::ErrorKind::NotADirectory && error.raw_os_error() != Some(EACCES) => Err(error),
-            _ => Err(planted()),
+            _ => refused(
+                "it must be a directory of this user, closed to others: somebody may have put it there; remove it".to_owned(),
+            ),
         }
     }
 

@@ -629,6 +629,8 @@ mod tests {
         for name in ["link", "file", "open"] {
             let error = private_directory(&at(name)).expect_err(name);
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{name}");
+            let remedy = if name == "open" { "its mode is 755: chmod 700 open" } else { "remove it" };
+            assert!(error.to_string().ends_with(remedy), "{error}");
         }
     }
 

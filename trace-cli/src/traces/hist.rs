@@ -183,7 +183,9 @@ fn live(arguments: &Arguments, common: &Common) -> Result<Outcome, Failure> {
             let [sum, min, avg, max] = [&group.sum, &group.min, &group.avg, &group.max].map(shown);
             writeln!(out, "{}", names_of(group, figures.by.len()).join(" "))?;
             writeln!(out, "{} values: min {min}, avg {avg}, max {max}, sum {sum}", group.count)?;
+            let is_integral = !group.max.is_f64();
             let bounds = |b: &AggregateBucket| match (b.low.as_f64(), b.high.as_f64()) {
+                (Some(0.0), Some(1.0)) if is_integral && lquantize.is_none() => number(0.0),
                 (Some(low), Some(high)) => format!("{} … {}", number(low), number(high)),
                 (None, Some(high)) => format!("below {}", number(high)),
                 (low, None) => format!("from {}", number(low.unwrap_or_default())),

@@ -200,7 +200,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Outcome, Fai
                  B may be the same"
             )));
         }
-        (Err(failure), _) | (_, Err(failure)) => return Err(told(failure)),
+        // Of a function, what was asked for is told, and not the names of its events.
+        (Err(failure), _) | (_, Err(failure)) => {
+            let own = asked.end.map_or_else(|| opened.named(asked.begin).err(), |_| None);
+            return Err(told(own.unwrap_or(failure)));
+        }
     };
     // Calls of a function nest; those of an async one are told apart by their future, and spans by their number.
     let nests = asked.end.is_none();

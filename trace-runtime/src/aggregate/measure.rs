@@ -148,7 +148,8 @@ impl Buckets {
             Buckets::One => (None, None),
             Buckets::Powers if bucket == ZERO => (Some(0), Some(1)),
             Buckets::Powers if bucket > ZERO => (Some(1 << (bucket - ZERO - 1)), Some(1 << (bucket - ZERO))),
-            Buckets::Powers => (Some(1 - (1 << (ZERO - bucket))), Some(1 - (1 << (ZERO - bucket - 1)))),
+            // Mirrored: without the lower bound, and with the upper one.
+            Buckets::Powers => (Some(-(1 << (ZERO - bucket))), Some(-(1 << (ZERO - bucket - 1)))),
             Buckets::Steps { low, step, count } => {
                 let at = |steps: u32| i128::from(low) + i128::from(step) * i128::from(steps);
                 match bucket {

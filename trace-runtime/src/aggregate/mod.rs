@@ -192,17 +192,20 @@ impl AggregationBuilder {
     }
 
     fn buckets(&self, spec: &Spec) -> Result<Buckets> {
-        let wrong = |problem: &str, remedy: &str| Error::rule(&self.what, 0..self.what.len(), problem, remedy);
+        let wrong = |text: &str, problem: &str, remedy: &str| Error::rule(text, 0..text.len(), problem, remedy);
         match &self.histogram {
             Histogram::None => Ok(Buckets::One),
-            _ if spec.field.is_none() => Err(wrong("a histogram is of a field's values", "name it: EVENT.FIELD")),
+            _ if spec.field.is_none() => Err(wrong(&self.what, "a histogram is of a field's values", "name it: EVENT.FIELD")),
             Histogram::Powers => Ok(Buckets::Powers),
             Histogram::Steps(range, step) => {
                 let span = i128::from(range.end) - i128::from(range.start);
                 let steps = span.checked_add(i128::from(*step) - 1).and_then(|sum| sum.checked_div(i128::from(*step)));
                 match steps.and_then(|steps| u64::try_from(steps).ok()).filter(|steps| (1..=STEPS).contains(steps)) {
                     Some(steps) => Ok(Buckets::Steps { low: range.start, step: *step, count: steps as u32 }),
-                    None => Err(wrong("these steps make no histogram", "it has 1 to 1000, each of at least 1: LOW:HIGH:STEP")),
+                    None => {
+                        let steps = format!("{}:{}:{step}", range.start, range.end);
+                        Err(wrong(&steps, "these steps make no histogram", "it has 1 to 1000, each of at least 1: LOW:HIGH:STEP"))
+                    }
                 }
             }
         }
@@ -498,8 +501,8 @@ pub struct Bucket {
     pub low: Option<i128>,
     /// Values are below; `None`: the bucket above a linear histogram's range.
     ///
-    /// Of floating point values, the bucket from 0 to 1 holds those between -1 and 1, and those below it are told apart by their
-    /// integral part.
+    /// Powers of two of negative values mirror those of positive ones: the bucket from -4 to -2 holds -2 and not -4. Of floating
+    /// point values, the bucket from 0 to 1 holds those between -1 and 1.
     pub high: Option<i128>,
     /// Its events.
     pub figures: Figures,
