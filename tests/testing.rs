@@ -33,6 +33,9 @@ fn record_evicted(page: u64, path: &str, reason: Reason) -> Option<Evicted<'_>> 
 #[tracepoint(record)]
 fn opened(number: u32);
 
+#[tracepoint(record)]
+fn lent(to: Option<u32>, note: Option<&str>);
+
 #[tracepoint(result)]
 fn work(depth: u32) -> u32 {
     if depth == 0 {
@@ -40,6 +43,17 @@ fn work(depth: u32) -> u32 {
         return 1;
     }
     work(depth - 1) + 1
+}
+
+#[test]
+fn optional_fields_are_options() {
+    let events = test::record("lent", || {
+        lent(Some(7), None);
+        lent(None, Some("soon"));
+    });
+    let of = |event: &test::Event| (event.get::<Option<u32>>("to"), event.get::<Option<String>>("note"));
+    assert_eq!(events.iter().map(of).collect::<Vec<_>>(), [(Some(7), None), (None, Some("soon".to_owned()))]);
+    assert_eq!(events[0].get::<u32>("to"), 7);
 }
 
 #[test]

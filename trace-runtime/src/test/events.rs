@@ -72,7 +72,8 @@ impl Event {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// Returns the value of a field as a `T`: an integer, `f64`, `bool`, or a `String`, which a variant's name is too.
+    /// Returns the value of a field as a `T`: an integer, `f64`, `bool`, or a `String`, which a variant's name is too; an `Option` of
+    /// one where the field is optional.
     ///
     /// # Panics
     ///

@@ -92,6 +92,13 @@ impl FromValue for String {
     }
 }
 
+/// `None` where the field is.
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: &Value) -> Option<Self> {
+        if let Value::None = value { Some(None) } else { T::from_value(value).map(Some) }
+    }
+}
+
 /// Decodes the fields of an event.
 pub(super) fn fields(fields: &[FieldDescriptor], bytes: &[u8]) -> Vec<(String, Value)> {
     structure(fields, &mut Reader(bytes))
