@@ -141,13 +141,17 @@ fn a_probe_that_never_returns_keeps_nobody() {
     std::mem::forget((session, other)); // the end of the process must come by itself
 }
 
-/// Whether the consumer's thread waits in write(2) for whoever reads stderr.
-fn is_consumer_writing() -> bool {
-    let is_writing = |task: &std::path::Path| {
+/// The number of poll(2), or of what other processors have in its place.
+const POLL: libc::c_long = if cfg!(target_arch = "x86_64") { 7 } else { libc::SYS_ppoll };
+
+/// Whether the consumer's thread waits in poll(2) for whoever reads stderr.
+fn is_consumer_waiting() -> bool {
+    let is_waiting = |task: &std::path::Path| {
         let of = |file: &str| std::fs::read_to_string(task.join(file)).unwrap_or_default();
-        of("comm").trim() == "ringtrace" && of("syscall").starts_with(&format!("{} 0x2 ", libc::SYS_write))
+        let is_poll = |call: &str| call.parse() == Ok(POLL);
+        of("comm").trim() == "ringtrace" && of("syscall").split(' ').next().is_some_and(is_poll)
     };
-    std::fs::read_dir("/proc/self/task").expect("it").flatten().any(|task| is_writing(&task.path()))
+    std::fs::read_dir("/proc/self/task").expect("it").flatten().any(|task| is_waiting(&task.path()))
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn an_output_that_hangs_holds_up_nobody() {
     }
     let session = Session::builder("hangs").enable("lifecycle:numbered").print().start().expect("a session");
     let guard = acted::attach(|| {});
-    while !is_consumer_writing() {
+    while !is_consumer_waiting() {
         numbered(1);
         std::thread::yield_now();
     }

@@ -295,13 +295,18 @@ fn a_killed_process_that_printed_leaves_a_trace_all_the_same() {
 const UNREAD: &str = "what_nobody_reads_of_a_program_that_prints_is_left_when_it_ends";
 
 #[test]
+#[expect(unsafe_code, reason = "poll(2)")]
 fn what_nobody_reads_of_a_program_that_prints_is_left_when_it_ends() {
     const EVENTS: u64 = 50_000;
     if common::is_child(UNREAD) {
         let session = Session::builder("killed").enable("recovery:counted").memory(16 << 20).print().start().expect("a session");
         // Some are waiting to be printed when the program ends, the others have not been looked at.
         (0..EVENTS / 2).for_each(|number| counted(number, "some text"));
-        std::thread::sleep(Duration::from_millis(300));
+        let mut full = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one structure, which is complete.
+        while unsafe { libc::poll(&raw mut full, 1, 0) } > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         (EVENTS / 2..EVENTS).for_each(|number| counted(number, "some text"));
         std::mem::forget(session);
         std::process::exit(0);

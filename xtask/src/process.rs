@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 /// How long one run of tests may take, compilation included.
-const TESTS_LIMIT: Duration = Duration::from_secs(25 * 60);
+const TESTS_LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// How many checks passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

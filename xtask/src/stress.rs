@@ -13,7 +13,7 @@ const LONG: [&str; 2] = ["1000000000", "600"];
 /// Events after which a mutation was not noticed.
 const MUTATED: [&str; 2] = ["400000000", "0"];
 const LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
-const MUTATED_LIMIT: Duration = Duration::from_secs(300);
+const MUTATED_LIMIT: Duration = Duration::from_secs(600);
 /// Where the mutations are listed.
 const MUTATIONS: &str = "trace-registry/src/mutation.rs";
 
