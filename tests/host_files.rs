@@ -82,6 +82,26 @@ fn recording_goes_on_after_chdir() {
     assert!(names(directory.path().join("ringtrace")).is_empty(), "rings were left");
 }
 
+#[test]
+fn a_trace_that_is_removed_while_it_is_recorded_is_told() {
+    const NAME: &str = "a_trace_that_is_removed_while_it_is_recorded_is_told";
+    if is_child(NAME) {
+        let session = Session::builder("removed").enable("host_files:counted").output("trace").start().expect("a session");
+        counted(1);
+        fs::remove_dir_all("trace").expect("it was made");
+        // Files that have no name any more would take all of it.
+        (0..1000).for_each(counted);
+        let error = session.stop().expect_err("the trace is gone");
+        let place = std::env::current_dir().expect("a directory").join("trace");
+        let told = format!("recording ended: {} was removed, and what had been written there is gone", place.display());
+        assert!(error.is_io() && error.to_string().starts_with(&told), "{error}");
+        return;
+    }
+    let directory = memory_directory();
+    let said = run(NAME, directory.path());
+    assert!(said.contains("was removed") && said.contains("is kept in"), "{said}");
+}
+
 /// Enough to be given each number that the tracer had.
 const FILES: usize = 300;
 

@@ -381,6 +381,14 @@ scenarios! {
         println!("= alive");
     };
 
+    seccomp_refuses_what_the_c_library_begins_threads_with: |begin| {
+        // rseq(2): a program that starts no thread from now on lives.
+        refuse(&[libc::SYS_rseq]);
+        begin();
+        (0..1000).for_each(|number| happened(number, "alone"));
+        println!("= alive");
+    };
+
     a_full_disk: |begin| {
         if !mount_over("disk", 0, "size=64k") {
             return skipped();

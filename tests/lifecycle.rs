@@ -141,15 +141,11 @@ fn a_probe_that_never_returns_keeps_nobody() {
     std::mem::forget((session, other)); // the end of the process must come by itself
 }
 
-/// The number of poll(2), or of what other processors have in its place.
-const POLL: libc::c_long = if cfg!(target_arch = "x86_64") { 7 } else { libc::SYS_ppoll };
-
-/// Whether the consumer's thread waits in poll(2) for whoever reads stderr.
+/// Whether the consumer's thread waits in ppoll(2) for whoever reads stderr.
 fn is_consumer_waiting() -> bool {
     let is_waiting = |task: &std::path::Path| {
         let of = |file: &str| std::fs::read_to_string(task.join(file)).unwrap_or_default();
-        let is_poll = |call: &str| call.parse() == Ok(POLL);
-        of("comm").trim() == "ringtrace" && of("syscall").split(' ').next().is_some_and(is_poll)
+        of("comm").trim() == "ringtrace" && of("syscall").starts_with(&format!("{} ", libc::SYS_ppoll))
     };
     std::fs::read_dir("/proc/self/task").expect("it").flatten().any(|task| is_waiting(&task.path()))
 }

@@ -331,8 +331,10 @@ fn what_nobody_reads_of_a_program_that_prints_is_left_when_it_ends() {
     assert!(printed > 100, "{printed}");
     let trace = place.path().join("trace");
     Remains::open(&session(place.path(), process.0.id())).expect("it is left").recover(Some(&trace)).expect("a trace");
-    let numbers = common::read_by_both(&trace).numbers("recovery:counted", "number");
+    let contents = common::read_by_both(&trace);
+    let numbers = contents.numbers("recovery:counted", "number");
     assert!(numbers.len() as u64 >= EVENTS / 2 && numbers[0] >= printed, "{} from {:?}", numbers.len(), numbers.first());
+    assert_eq!(printed + contents.discarded + numbers.len() as u64, EVENTS, "{printed} were printed");
     assert!(numbers.iter().copied().eq(numbers[0]..EVENTS), "events are missing, or there twice");
 }
 

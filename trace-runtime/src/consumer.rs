@@ -211,11 +211,17 @@ pub(crate) fn destroy(session: &Arc<Recording>, wait: bool) {
 /// At the end of the process: what is recorded is delivered, whoever still holds the sessions.
 extern "C" fn stop_all() {
     ENDING.store(true, Ordering::Relaxed);
-    if follow::is_child() || process::get().is_none() || process::may_wait("").is_err() {
-        return; // a forked child, or a probe that ended the process: the rings stay for `ringtrace recover`
+    if follow::is_child() || process::get().is_none() {
+        return;
     }
     if is_asleep() || follow::is_being_made() {
         return; // a followed child that recorded nothing, and made nothing that would be left
+    }
+    if process::may_wait("").is_err() {
+        if attach::recordings().iter().any(|recording| recording.announced_path().is_some()) {
+            report::say_at_once(INSIDE);
+        }
+        return;
     }
     let sessions = attach::sessions();
     if !sessions.is_empty() && ensure_running().is_err() {
@@ -223,13 +229,18 @@ extern "C" fn stop_all() {
     }
     for session in sessions.iter() {
         destroy(session, true);
-        // A followed child without an event has no trace.
-        if let Some(path) = session.announced_path().filter(|path| session.builder.heir.is_none() || path.exists()) {
+        // A followed child without an event has no trace, and one that was removed is none.
+        let may_lack_it = session.builder.heir.is_some() || session.failure().is_some();
+        if let Some(path) = session.announced_path().filter(|path| !may_lack_it || path.exists()) {
             let saved = session.saved().map_or_else(String::new, |saved| format!("; {saved}"));
             report::say(format_args!("{} in {}{saved}", session.statistics(), path.display()));
         }
     }
 }
+
+const INSIDE: &[u8] =
+    b"ringtrace: the process ends inside of a probe, or its thread has left one by longjmp(3): what is not in the \
+    trace yet stays in the rings, for `ringtrace recover`\n";
 
 /// Intervals between rounds.
 const SHORTEST: Duration = Duration::from_micros(500);
@@ -355,6 +366,7 @@ impl Consumer {
         }
         .clamp(SHORTEST, longest);
         self.detach_panicked();
+        follow::tell_of_the_unmade();
         self.reclaimer.round();
         if let Some(process) = process::get().filter(|_| Instant::now() >= self.next_refinement) {
             self.next_refinement = Instant::now() + process.clock.refine();

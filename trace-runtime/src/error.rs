@@ -52,6 +52,11 @@ pub(crate) enum Kind {
     )]
     Output { path: PathBuf, cause: io::Error },
     #[error(
+        "recording ended: {} was removed, and what had been written there is gone; choose another output, then start a new session",
+        .0.display()
+    )]
+    Removed(PathBuf),
+    #[error(
         "{} cannot be written: {}; what the trace lacks is not lost, it stays in {place}: make room and run `ringtrace recover \
          {place}`, or give it --output DIR to have the trace built elsewhere", .path.display(), Chain(.cause), place = .rings.display()
     )]
@@ -182,7 +187,7 @@ impl Error {
 
     /// Whether a file or directory could not be used.
     pub fn is_io(&self) -> bool {
-        matches!(*self.0, Kind::Io { .. } | Kind::Output { .. } | Kind::Unrecovered { .. })
+        matches!(*self.0, Kind::Io { .. } | Kind::Output { .. } | Kind::Removed(_) | Kind::Unrecovered { .. })
     }
 
     /// Whether something else lies where a file or directory was to be made.
@@ -213,6 +218,7 @@ impl Error {
     /// The same failure of an output, for another caller.
     pub(crate) fn again(&self) -> Error {
         let (path, kind, cause) = match &*self.0 {
+            Kind::Removed(path) => return Kind::Removed(path.clone()).into(),
             Kind::Output { path, cause } => (path.clone(), cause.kind(), cause.to_string()),
             Kind::Io { path, cause, .. } => (path.clone(), cause.kind(), self.to_string()),
             _ => (PathBuf::new(), io::ErrorKind::Other, self.to_string()),
@@ -235,7 +241,9 @@ impl Error {
     /// Returns the file or directory concerned.
     pub fn path(&self) -> Option<&Path> {
         match &*self.0 {
-            Kind::Io { path, .. } | Kind::Output { path, .. } | Kind::Unrecovered { path, .. } => Some(path),
+            Kind::Io { path, .. } | Kind::Output { path, .. } | Kind::Unrecovered { path, .. } | Kind::Removed(path) => {
+                Some(path)
+            }
             _ => None,
         }
     }

@@ -100,6 +100,7 @@ fn leave_behind() {
     OUTDATED.renew();
     RINGS.renew();
     BOUND.renew();
+    UNMADE.renew();
     // Relaxed: there is no other thread.
     HAS_BEGUN.store(false, Ordering::Relaxed);
     consumer::set_asleep(false);
@@ -144,6 +145,8 @@ struct Told {
     sites: Arc<Vec<Site>>,
     /// Those that it must not write to.
     rings: Vec<Rings>,
+    /// Counts children that cannot be made ready.
+    unmade: Option<Lost>,
 }
 
 /// The rings of a session.
@@ -207,6 +210,7 @@ pub(crate) fn tell() {
         images: catalogue::images(),
         sites: catalogue::sites(),
         rings: lock(RINGS.get()).clone(),
+        unmade: *UNMADE.get(),
     }));
     // SeqCst, with the load below: pairs with the addition and the load in `before`.
     //  - If the load finds no fork, each that begins later sees what is told now.
@@ -265,7 +269,7 @@ extern "C" fn in_child() {
         return;
     }
     if sys::may_be_in_handler() {
-        sys::write_stderr(FROM_A_HANDLER, |_| false);
+        report::say_at_once(FROM_A_HANDLER);
         return;
     }
     sys::keep_utc_offset();
@@ -276,8 +280,9 @@ extern "C" fn in_child() {
     if unsafe { sys::spawn(make, ptr::from_ref(told).cast_mut().cast()) }.is_err() {
         // Without threads there is no recording, but a count of what is lost.
         follow(&told.heirs);
-    } else if !wait_until_made() {
-        sys::write_stderr(NOT_MADE, |_| false);
+    } else if !wait_until_made(patience(told.unmade)) {
+        told.unmade.inspect(|unmade| unmade.add(1));
+        report::say_at_once(NOT_MADE);
     }
 }
 
@@ -286,7 +291,7 @@ const FROM_A_HANDLER: &[u8] =
     it is not traced until it calls `ringtrace::init`\n";
 
 const NOT_MADE: &[u8] =
-    b"ringtrace: a forked process could not be made ready for tracing within a second, and runs on. Its events are lost \
+    b"ringtrace: a forked process could not be made ready for tracing in time, and runs on. Its events are lost \
     until it is, which may be never: the program's allocator has a lock that another thread held when it forked\n";
 
 /// 1 while the sessions of a child are made.
@@ -298,17 +303,37 @@ pub(crate) fn is_being_made() -> bool {
     MAKING.load(Ordering::Acquire) != 0
 }
 
-/// Returns whether the sessions are made, after a second at most.
-fn wait_until_made() -> bool {
+/// How long a fork waits: a second, and half as long after each child of the family that could not be made ready by then.
+fn patience(unmade: Option<Lost>) -> Duration {
+    Duration::from_secs(1) / (1 << unmade.map_or(0, |unmade| unmade.events().min(6)))
+}
+
+/// Returns whether the sessions are made, after `patience` at most.
+fn wait_until_made(patience: Duration) -> bool {
     let begun = Instant::now();
     while is_being_made() {
-        let Some(rest) = Duration::from_secs(1).checked_sub(begun.elapsed()) else { return false };
+        let Some(rest) = patience.checked_sub(begun.elapsed()) else { return false };
         let rest = rustix::time::Timespec { tv_sec: 0, tv_nsec: rest.subsec_nanos().into() };
         // Woken for nothing, it looks again.
         let _ = futex::wait(&MAKING, futex::Flags::PRIVATE, 1, Some(&rest));
     }
     true
 }
+
+/// Children of the family that could not be made ready in time; not taken from.
+static UNMADE: PerImage<Option<Lost>> = PerImage::new(Lost::new);
+
+/// Warns of them, once.
+pub(crate) fn tell_of_the_unmade() {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    let is_news = UNMADE.peek().copied().flatten().is_some_and(|unmade| unmade.events() > 0);
+    if is_news && !IS_TOLD.swap(true, Ordering::Relaxed) {
+        attach::sessions().iter().filter(|session| session.heir().is_some()).for_each(|session| session.warn(UNTOLD.to_owned()));
+    }
+}
+
+const UNTOLD: &str = "forked processes are not followed, and their events are not counted: another thread had the lock of the program's \
+                      allocator when they were forked";
 
 /// The thread that makes the sessions of a child.
 extern "C" fn make(told: *mut c_void) -> *mut c_void {
@@ -378,6 +403,10 @@ impl Lost {
         Some(Lost(unsafe { &*PAGE.load(Ordering::Relaxed).add(index) }))
     }
 
+    fn events(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn add(self, events: u64) {
         self.0.fetch_add(events, Ordering::Relaxed);
     }
@@ -385,7 +414,7 @@ impl Lost {
     /// Takes what was counted, so that it is told once. `None`: nothing.
     pub(crate) fn take(self) -> Option<u64> {
         // Loaded before: the line stays shared while nothing is lost.
-        (self.0.load(Ordering::Relaxed) > 0).then(|| self.0.swap(0, Ordering::Relaxed)).filter(|events| *events > 0)
+        (self.events() > 0).then(|| self.0.swap(0, Ordering::Relaxed)).filter(|events| *events > 0)
     }
 }
 

@@ -291,7 +291,8 @@ impl Sink for Directory {
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let place = Place { path: &self.path, directory: &mut self.directory, index: &mut self.index };
                 let blocks = if self.grows { Blocks::behind(0) } else { Blocks::left_alone() };
-                entry.insert(StreamFile::create(place, packet, self.uuid, self.origin_ns, blocks)?)
+                let made = StreamFile::create(place, packet, self.uuid, self.origin_ns, blocks);
+                entry.insert(made.map_err(|error| if self.metadata.is_removed() { removed(&self.path) } else { error })?)
             }
         };
         stream.append(packet, self.uuid)
@@ -299,7 +300,7 @@ impl Sink for Directory {
 
     fn settle(&mut self) -> Result<()> {
         self.streams.values_mut().for_each(|stream| stream.blocks.settle(&stream.file, stream.len));
-        Ok(())
+        if self.metadata.is_removed() { Err(removed(&self.path)) } else { Ok(()) }
     }
 
     fn written(&self) -> u64 {
@@ -312,6 +313,10 @@ impl Sink for Directory {
         }
         Ok(())
     }
+}
+
+fn removed(path: &Path) -> Error {
+    Kind::Removed(path.to_owned()).into()
 }
 
 /// Where streams are created.

@@ -4,15 +4,19 @@ use crate::consumer;
 use crate::error::{Error, Result};
 use crate::output::{Packet, Sink, StreamId};
 use crate::report::PATIENCE;
+use crate::ring_buffer::Core;
 use crate::sys;
 use std::collections::HashMap;
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _};
+use std::sync::Arc;
 use trace_ctf::reader::{self, Decoder, Entry, Loss, LossKind, Merge};
 use trace_ctf::schema as ctf;
 use trace_ctf::text::Readable;
 
 /// Prints events and losses in the order of their time, as `ringtrace view` shows those of a trace.
 pub(crate) struct Printer {
+    /// Where what cannot be printed is counted.
+    core: Arc<Core>,
     decoder: Decoder,
     readable: Readable,
     /// Packets since the last [`settle`](Sink::settle).
@@ -32,9 +36,10 @@ struct Reported {
 }
 
 impl Printer {
-    pub(crate) fn new(trace: &ctf::Trace) -> Result<Printer> {
+    pub(crate) fn new(trace: &ctf::Trace, core: Arc<Core>) -> Result<Printer> {
         let decoder = ctf::Schema::new(trace.clone()).and_then(|schema| Decoder::new(&schema)).map_err(unreadable)?;
         Ok(Printer {
+            core,
             decoder,
             readable: Readable::local(sys::utc_offset()).colors(is_colored()),
             packets: Vec::new(),
@@ -51,8 +56,10 @@ fn is_colored() -> bool {
     std::io::stderr().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
+const WARNING: &[u8] = b"ringtrace: warning: ";
+
 fn warn(readable: &Readable, loss: &Loss, lines: &mut Vec<u8>) {
-    lines.extend(b"ringtrace: warning: ");
+    lines.extend(WARNING);
     readable.loss(loss, lines);
     lines.push(b'\n');
 }
@@ -110,15 +117,21 @@ impl Sink for Printer {
         }
         losses.for_each(|loss| warn(&self.readable, &loss, &mut lines));
         // While the program runs, events are lost to full rings, and counted; its end waits no longer than for a message.
-        let unread = sys::write_stderr(&lines, |waited| !consumer::is_ending() || waited < PATIENCE);
-        self.written += (lines.len() - unread) as u64;
-        if unread > 0 {
-            let unread = lines[lines.len() - unread..].iter().filter(|byte| **byte == b'\n').count();
-            let nobody =
-                std::io::Error::other(format!("nobody reads it: {unread} lines, and what followed them, were not printed"));
-            return Err(Error::io("cannot print events on", "stderr", nobody));
-        }
-        Ok(())
+        let written = sys::write_stderr(&lines, |waited| !consumer::is_ending() || waited < PATIENCE);
+        let left = written.map_or_else(|(left, _)| left, |()| 0);
+        self.written += (lines.len() - left) as u64;
+        let Err((_, why)) = written else { return Ok(()) };
+        let is_event = |line: &&[u8]| !line.is_empty() && !line.starts_with(WARNING);
+        let lost = lines[lines.len() - left..].split(|byte| *byte == b'\n').filter(is_event).count();
+        self.core.count_without_buffer(lost as u64);
+        let why = match why {
+            // Whoever reads has seen enough.
+            ErrorKind::BrokenPipe => return Ok(()),
+            ErrorKind::TimedOut => "nobody reads it".to_owned(),
+            ErrorKind::NotFound => "the program has put another file in its place".to_owned(),
+            why => why.to_string(),
+        };
+        Err(Error::io("cannot print events on", "stderr", std::io::Error::other(format!("{why}; {lost} events are lost"))))
     }
 
     fn written(&self) -> u64 {

@@ -92,8 +92,11 @@ impl Process {
         follow::own();
         let cpu_limit = possible_cpus();
         let counters = cpu_limit as usize * size_of::<CpuCounters>();
-        let start = sys::memory::map_wiped_on_fork(size_of::<Header>() + counters)
-            .map_err(|_| "the kernel has no MADV_WIPEONFORK (Linux 4.14)")?;
+        let start = sys::memory::map_wiped_on_fork(size_of::<Header>() + counters).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidInput => "the kernel has no MADV_WIPEONFORK (Linux 4.14)",
+            std::io::ErrorKind::OutOfMemory => "there is no memory for its counters (RLIMIT_AS?)",
+            _ => "the kernel forbids memory of its own (mmap, madvise; seccomp?)",
+        })?;
         let header = start.cast::<Header>();
         // SAFETY: the mapping is page-aligned, zeroed, long enough and never unmapped.
         let generation: &'static AtomicU64 = unsafe { &header.as_ref().generation };

@@ -252,7 +252,7 @@ impl Recording {
         let sink: Box<dyn Sink> = match (place, &builder.output) {
             (_, Output::Elsewhere(_)) => Box::new(Elsewhere::default()),
             (None, Output::Trigger(source)) => Box::new(Follower::new(source.clone(), &trace)?),
-            (None, _) => Box::new(Printer::new(&trace)?),
+            (None, _) => Box::new(Printer::new(&trace, core.clone())?),
             (Some((path, claim)), _) => {
                 let (format, rotation, trace, own) = (builder.format, builder.rotation, trace.clone(), path.clone());
                 let make = move |claim| -> Result<Box<dyn Sink>> {

@@ -2,6 +2,7 @@
 
 use crate::sys;
 use std::fmt;
+use std::io::ErrorKind;
 use std::time::Duration;
 use trace_control::terminal::printable;
 use trace_registry::sync::{AtomicBool, Ordering};
@@ -17,6 +18,12 @@ static IS_UNREAD: AtomicBool = AtomicBool::new(false);
 pub(crate) fn say(line: fmt::Arguments<'_>) {
     // Relaxed: a hint.
     let patience = if IS_UNREAD.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE };
-    let unread = sys::write_stderr(printable(&format!("ringtrace: {line}\n")).as_bytes(), |waited| waited < patience);
-    IS_UNREAD.store(unread > 0, Ordering::Relaxed);
+    let written = sys::write_stderr(printable(&format!("ringtrace: {line}\n")).as_bytes(), |waited| waited < patience);
+    IS_UNREAD.store(written.is_err_and(|(_, why)| why == ErrorKind::TimedOut), Ordering::Relaxed);
+}
+
+/// The same for who may not wait, nor allocate.
+pub(crate) fn say_at_once(line: &'static [u8]) {
+    // Nobody can be told where that fails.
+    let _ = sys::write_stderr(line, |_| false);
 }

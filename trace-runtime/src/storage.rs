@@ -385,6 +385,11 @@ impl Appended {
         Appended { file, len: 0, is_cut: false }
     }
 
+    /// Whether somebody has removed the file, which had a name.
+    pub(crate) fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&*self.file.file).is_ok_and(|stat| identity(&stat) == self.file.identity && stat.st_nlink == 0)
+    }
+
     /// Maps the whole pieces.
     pub(crate) fn map(&mut self) -> io::Result<Mapping> {
         let len = self.len;

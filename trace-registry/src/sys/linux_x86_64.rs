@@ -94,6 +94,25 @@ pub fn with_thread<R>(look: impl FnOnce(&ThreadBlock) -> R) -> Option<R> {
     }
 }
 
+/// Where the C library has registered this thread's rseq area, if it has.
+fn c_library_offset() -> Option<isize> {
+    let c_library: *const isize;
+    // SAFETY: reads a GOT entry; null where the symbol is missing.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + __rseq_offset@GOTPCREL]", out(reg) c_library,
+             options(pure, nomem, nostack, preserves_flags));
+    }
+    // SAFETY: not null, so it is the C library's constant `const ptrdiff_t __rseq_offset`.
+    let offset = (!c_library.is_null()).then(|| unsafe { c_library.read() })?;
+    // SAFETY: the C library keeps an area at this offset for every thread, registered or not.
+    (unsafe { cpu_id_at(offset) } as i32 >= 0).then_some(offset)
+}
+
+/// Whether the C library registers each new thread with the kernel, and ends the process where that fails. Async-signal-safe.
+pub fn c_library_registers() -> bool {
+    c_library_offset().is_some()
+}
+
 /// Finds the rseq area. Returns whether the calling thread is registered.
 ///
 /// Called once, before any probe list is published.
@@ -101,20 +120,8 @@ pub fn init() -> bool {
     if rseq_offset() != 0 {
         return cpu_id() as i32 >= 0; // decided: threads hold the offset
     }
-    let c_library: *const isize;
-    // SAFETY: reads a GOT entry; null where the symbol is missing.
-    unsafe {
-        asm!("mov {}, qword ptr [rip + __rseq_offset@GOTPCREL]", out(reg) c_library,
-             options(pure, nomem, nostack, preserves_flags));
-    }
     let own = block_offset() + offset_of!(ThreadBlock, rseq) as isize;
-    // SAFETY: not null, so it is the C library's constant `const ptrdiff_t __rseq_offset`.
-    let theirs = (!c_library.is_null()).then(|| unsafe { c_library.read() });
-    let offset = match theirs {
-        // SAFETY: the C library keeps an area at this offset for every thread, registered or not.
-        Some(offset) if (unsafe { cpu_id_at(offset) }) as i32 >= 0 => offset,
-        _ => own,
-    };
+    let offset = c_library_offset().unwrap_or(own);
     read_side::STATE.block_offset.store(block_offset(), Relaxed);
     read_side::STATE.rseq_offset.store(offset, Relaxed);
     cpu_id() as i32 >= 0 || (offset == own && register_thread())

@@ -11,6 +11,11 @@ pub fn init() -> bool {
     false
 }
 
+/// Returns false: it is not known.
+pub fn c_library_registers() -> bool {
+    false
+}
+
 /// Returns false: there is nothing to register.
 pub fn register_thread() -> bool {
     false

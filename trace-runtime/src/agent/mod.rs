@@ -49,7 +49,8 @@ pub(crate) fn start(trouble: fn(&io::Error), orphans: Vec<String>) -> io::Result
         sys::mark_thread_untraced();
         match Place::take() {
             Ok(place) => Agent { place, connections: Vec::new(), sessions: Sessions::new(orphans) }.run(),
-            Err(error) => trouble(&error),
+            Err(error) if !place::has_ended() => trouble(&error),
+            Err(_) => {}
         }
     })
 }

@@ -32,6 +32,11 @@ pub(crate) fn renew() {
     LEFT.renew();
 }
 
+/// Whether the process ends, so that nobody wants an agent any more.
+pub(super) fn has_ended() -> bool {
+    matches!(*lock(LEFT.get()), Left::Ended)
+}
+
 /// The directory of the process image, with a socket in it.
 pub(super) struct Place {
     directory: PathBuf,

@@ -77,6 +77,9 @@ pub(crate) fn begin_thread(name: &CStr, body: impl FnOnce()) -> *mut c_void {
 ///
 /// `run` may be called with `argument`, once, in another thread.
 pub(crate) unsafe fn spawn(run: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> io::Result<()> {
+    if would_end_the_process() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, RSEQ));
+    }
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
@@ -96,6 +99,30 @@ pub(crate) unsafe fn spawn(run: extern "C" fn(*mut c_void) -> *mut c_void, argum
         error
     };
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+const RSEQ: &str = "the system call rseq is forbidden (seccomp), and the C library ends programs whose threads cannot make it";
+
+/// Whether the C library ends the process when a thread begins: its registration fails, which that of the first thread did not.
+/// Async-signal-safe.
+///
+/// # References
+///
+/// rseq(2): what it is given here is EINVAL, where it is there.
+fn would_end_the_process() -> bool {
+    #[cfg(target_os = "linux")]
+    // SAFETY: no area; `errno` is this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let is_refused = trace_registry::sys::c_library_registers()
+            && libc::syscall(libc::SYS_rseq, std::ptr::null_mut::<c_void>(), 0, 0, 0) != 0
+            && *errno != libc::EINVAL;
+        *errno = before;
+        is_refused
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 /// Bytes of the stack of such a thread.
@@ -172,11 +199,15 @@ fn is_stderr() -> bool {
     is_open(2, is_same) || is_log()
 }
 
-/// Writes to stderr as far as that goes, and returns how many bytes nobody made room for. While nobody does, `may_wait` is asked time
-/// and again, with the time since something was written. A stderr that takes nothing for another reason is no reason to end anything.
+/// Writes to stderr as far as that goes. While nobody reads, `may_wait` is asked time and again, with the time since something was
+/// written.
 ///
 /// Not by way of the standard library's lock: a program that holds it when it calls exit(3) waits for the consumer's thread,
 /// and a child that is forked while that thread holds it could never write again.
+///
+/// # Errors
+///
+/// How many bytes are left, and why: [`TimedOut`](io::ErrorKind::TimedOut) where nobody reads.
 ///
 /// # Signal safety
 ///
@@ -185,16 +216,16 @@ fn is_stderr() -> bool {
 /// # References
 ///
 /// pipe(7): where poll(2) finds room, PIPE_BUF bytes fit, unless somebody else is faster.
-pub(crate) fn write_stderr(mut bytes: &[u8], mut may_wait: impl FnMut(Duration) -> bool) -> usize {
+pub(crate) fn write_stderr(mut bytes: &[u8], mut may_wait: impl FnMut(Duration) -> bool) -> Result<(), (usize, io::ErrorKind)> {
     const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     if !is_stderr() {
-        return 0;
+        return Err((bytes.len(), io::ErrorKind::NotFound));
     }
     let (stderr, mut last, mut step) = (io::stderr(), Instant::now(), Timespec::default());
     while !bytes.is_empty() {
         if !poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&step)).is_ok_and(|ready| ready > 0) {
             if !may_wait(last.elapsed()) {
-                return bytes.len();
+                return Err((bytes.len(), io::ErrorKind::TimedOut));
             }
             step = STEP;
             continue;
@@ -204,12 +235,12 @@ pub(crate) fn write_stderr(mut bytes: &[u8], mut may_wait: impl FnMut(Duration) 
         let piece = most.iter().rposition(|byte| *byte == b'\n').map_or(most, |end| &most[..=end]);
         match super::without_signals(|| Ok(rustix::io::write(stderr.as_fd(), piece)?)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Closed (EBADF, EPIPE), or a device that takes nothing.
-            Err(_) | Ok(0) => return 0,
+            Err(error) => return Err((bytes.len(), error.kind())),
+            Ok(0) => return Err((bytes.len(), io::ErrorKind::WriteZero)),
             Ok(written) => (bytes, last) = (bytes.get(written..).unwrap_or_default(), Instant::now()),
         }
     }
-    0
+    Ok(())
 }
 
 /// Closes a descriptor of this process where what it refers to is what `is_it` says.

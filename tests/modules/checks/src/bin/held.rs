@@ -38,9 +38,12 @@ impl Library {
     }
 }
 
-/// Whether a thread is in a system call with this first argument, as proc_pid_syscall(5) has them.
-fn is_in(call: &str) -> bool {
-    let is_it = |task: fs::DirEntry| fs::read_to_string(task.path().join("syscall")).is_ok_and(|text| text.starts_with(call));
+/// Whether a thread of this name, or of any, is in a system call, as proc_pid_syscall(5) has them.
+fn is_in(name: Option<&str>, call: &str) -> bool {
+    let of = |task: &fs::DirEntry, file| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+    let is_it = |task: fs::DirEntry| {
+        name.is_none_or(|name| of(&task, "comm").trim() == name) && of(&task, "syscall").starts_with(call)
+    };
     fs::read_dir("/proc/self/task").expect("threads").flatten().any(is_it)
 }
 
@@ -52,8 +55,8 @@ fn main() {
             let session = Session::builder("held").enable("plugin:called").print();
             let plugin = Library::open(path);
             let session = session.start().expect("a session");
-            // write(2) is system call 1.
-            while !is_in("1 0x2 ") {
+            // ppoll(2) is system call 271; the consumer's thread waits there for room.
+            while !is_in(Some("ringtrace"), "271 ") {
                 plugin.call(1);
             }
             plugin.close();
@@ -67,7 +70,7 @@ fn main() {
             let session = Session::builder("held").enable("provider:*").print().start().expect("a session");
             let provider = Library::open(path);
             let firing = std::thread::spawn(|| storage::evict(1));
-            while !is_in("0 0x0 ") {
+            while !is_in(None, "0 0x0 ") {
                 std::thread::yield_now();
             }
             provider.close();
