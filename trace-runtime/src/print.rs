@@ -128,7 +128,7 @@ impl Sink for Printer {
             // Whoever reads has seen enough.
             ErrorKind::BrokenPipe => return Ok(()),
             ErrorKind::TimedOut => "nobody reads it".to_owned(),
-            ErrorKind::NotFound => "the program has put another file in its place".to_owned(),
+            ErrorKind::NotFound => "it is closed, or another file is in its place".to_owned(),
             why => why.to_string(),
         };
         Err(Error::io("cannot print events on", "stderr", std::io::Error::other(format!("{why}; {lost} events are lost"))))
