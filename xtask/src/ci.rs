@@ -1,14 +1,14 @@
 //! `cargo xtask ci`.
 
 use crate::process::Tally;
-use crate::{check, crash, ctf_suite, ctf2, fuzz, golden, instructions, readme, smoke, stress, test, tidy, ui};
+use crate::{check, crash, ctf_suite, ctf2, fuzz, golden, instructions, readme, stress, test, tidy, ui};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
 type Step = fn() -> Result<Tally>;
 
 /// Cheap steps first. The short link matrix is one of the workspace's tests.
-const STEPS: [(&str, Step); 14] = [
+const STEPS: [(&str, Step); 13] = [
     ("tidy", tidy::run),
     ("check", check::run),
     ("test", test::run),
@@ -21,7 +21,6 @@ const STEPS: [(&str, Step); 14] = [
     ("soak", crash::soak_ci),
     ("golden", || golden::run(false)),
     ("instructions", || instructions::run(false)),
-    ("smoke", smoke::run),
     ("readme", readme::run),
 ];
 

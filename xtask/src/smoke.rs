@@ -1,4 +1,4 @@
-//! `cargo xtask smoke`: the verbs that CI does not run in full, each in its short form; a step of CI.
+//! `cargo xtask smoke`: the verbs that CI does not run in full, each in its short form.
 
 use crate::process::{Cmd, Tally};
 use crate::tools;
